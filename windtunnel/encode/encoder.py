@@ -44,6 +44,11 @@ class Batch(NamedTuple):
     numbers: Tensor
     ids: Tensor
 
+    @classmethod
+    def of_numbers(cls, numbers: Tensor) -> Batch:
+        """Rows that have no categories."""
+        return cls(numbers, torch.empty((len(numbers), 0), dtype=torch.int64))
+
 
 TextIds = Callable[[CategoryColumn, pd.Series], NDArray[np.int64] | None]
 """See ``RowEncoder.encode``."""
@@ -155,13 +160,13 @@ class RowEncoder:
             rows = rows.to_numpy(dtype=np.float64)
         elif type(rows) is not np.ndarray or rows.ndim != 2 or rows.dtype.kind != "f" or rows.shape[1] != self.width:
             return None
-        check_dense(len(rows), len(self.numbers), np.dtype(self.dtype).itemsize)
+        self._check_size(len(rows))
         selected = rows if self.numbers == list(range(self.width)) else np.take(rows, self.numbers, axis=1)
         numbers = np.ascontiguousarray(self._to_dtype(selected), dtype=self.dtype)
         # torch takes no read-only array.
         if not numbers.flags.writeable or (not shared and np.may_share_memory(numbers, rows)):
             numbers = numbers.copy()
-        return Batch(torch.from_numpy(numbers), torch.from_numpy(np.empty((len(rows), 0), dtype=np.int64)))
+        return Batch.of_numbers(torch.from_numpy(numbers))
 
     def _in_order(self, frame: pd.DataFrame) -> bool:
         """Whether a table has the fitted columns, in their order, and no others."""
@@ -176,7 +181,7 @@ class RowEncoder:
         if not plain or (values := self._values(rows)) is None:
             return None
         count = len(next(iter(values.values())))
-        check_dense(count, len(self.numbers), np.dtype(self.dtype).itemsize)
+        self._check_size(count)
         raw = [position for position, column in enumerate(self.numbers) if column < self.width]
         floats = to_floats([*chain.from_iterable(values[self.numbers[position]] for position in raw)])
         columns = [c.ids_of_values(values[c.column]) if c.column in values else None for c in self.categories]
@@ -229,7 +234,7 @@ class RowEncoder:
             encode or reject.
         """
         rows = len(frame) if rows is None else rows
-        check_dense(rows, len(self.numbers), np.dtype(self.dtype).itemsize)
+        self._check_size(rows)
         numbers = np.zeros((rows, len(self.numbers)), dtype=self.dtype)
         # With counts, the frame has few columns and ``numbers`` has many.
         for column in [column for column in frame if column in self._position] if counts else self.numbers:
@@ -245,9 +250,9 @@ class RowEncoder:
     def of_counts(self, counts: Mapping[int, sparse.coo_array | NDArray[Any]]) -> Batch:
         """Counts as a batch without raw columns; see ``add_counts``."""
         rows = next(iter(counts.values())).shape[0]
-        check_dense(rows, len(self.numbers), np.dtype(self.dtype).itemsize)
+        self._check_size(rows)
         numbers = torch.zeros(rows, len(self.numbers), dtype=getattr(torch, self.dtype))
-        return self.add_counts(Batch(numbers, torch.empty(rows, 0, dtype=torch.int64)), counts)
+        return self.add_counts(Batch.of_numbers(numbers), counts)
 
     def add_counts(self, batch: Batch, counts: Mapping[int, sparse.coo_array | NDArray[Any]]) -> Batch:
         """The batch with counts, or all sums of them, in their columns; a matrix is keyed by its first column."""
@@ -279,7 +284,7 @@ class RowEncoder:
         positions = self._positions(0, self.width)
         if np.count_nonzero(positions >= 0) < len(self.numbers):
             return None  # a host step computes some
-        self._check_dense(rows)
+        self._check_zeros(rows)
         self._labels(rows, [], named=False)
         with np.errstate(over="ignore"):
             matrix = sparse.csr_array(rows, dtype=self.dtype)
@@ -328,7 +333,7 @@ class RowEncoder:
         if self.flat:
             column = as_column(rows)
             return pd.DataFrame({at: pd.Series(indexable(column)) for at in wanted}, index=range(len(column)))
-        self._check_dense(rows)
+        self._check_zeros(rows)
         frame = as_frame(rows)
         labels = self._labels(frame, wanted, is_named(rows))
         if labels is not None:
@@ -344,7 +349,7 @@ class RowEncoder:
         simple = isinstance(rows, pd.DataFrame) and not self.flat and rows.columns.nlevels == 1
         if not simple or not rows.columns.is_unique:
             return self.select(rows)
-        self._check_dense(rows)
+        self._check_zeros(rows)
         wanted = self.used_columns()
         labels = self._labels(rows, wanted, named=True)
         if labels is None:
@@ -352,7 +357,11 @@ class RowEncoder:
             labels = [every[column] for column in wanted]
         return {column: rows[label] for column, label in zip(wanted, labels, strict=True)}
 
-    def _check_dense(self, rows: Rows) -> None:
+    def _check_size(self, rows: int) -> None:
+        """Reject so many rows that their numbers would take too much memory."""
+        check_dense(rows, len(self.numbers), np.dtype(self.dtype).itemsize)
+
+    def _check_zeros(self, rows: Rows) -> None:
         """Reject a sparse matrix, and a table that becomes one, if its zeros would be missing values."""
         columns = self.rejects_sparse_columns and isinstance(rows, pd.DataFrame) and rows.shape[1] > 0
         table = columns and all(isinstance(dtype, pd.SparseDtype) for dtype in rows.dtypes)

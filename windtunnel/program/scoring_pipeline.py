@@ -124,7 +124,7 @@ class ScoringPipeline(nn.Module):
         if (numbers := self.encoder.sparse_numbers(rows)) is not None:
             count, width = numbers.shape
             check_dense(count, width, numbers.dtype.itemsize)
-            return (Batch(torch.from_numpy(numbers.toarray()), torch.empty((count, 0), dtype=torch.int64)),)
+            return (Batch.of_numbers(torch.from_numpy(numbers.toarray())),)
         if (batch := self.encoder.encode_few(rows)) is not None:
             return (batch,)
         columns = self.encoder.columns(rows)
@@ -211,8 +211,7 @@ class ScoringPipeline(nn.Module):
     ) -> Tensor:
         """The output for the numbers of a sparse matrix: sums of those that it stores, or dense rows in slices."""
         count, width = matrix.shape
-        no_ids = torch.empty((count, 0), dtype=torch.int64)
-        suspect = count == 0 or has_non_finite(torch.from_numpy(matrix.data), no_ids)
+        suspect = count == 0 or has_non_finite(*Batch.of_numbers(torch.from_numpy(matrix.data).unsqueeze(1)))
         if facts.sums is not None and method == "scores" and not suspect and facts.device() == CPU:
             with torch.inference_mode():
                 output = facts.sums.of_sparse(matrix)
@@ -221,7 +220,7 @@ class ScoringPipeline(nn.Module):
         check_dense(min(count, size), width, matrix.dtype.itemsize)
         checked = suspect or facts.partial
         outputs = [
-            self._checked_output(facts, method, Batch(numbers, no_ids[: len(numbers)]), finish, checked=checked)
+            self._checked_output(facts, method, Batch.of_numbers(numbers), finish, checked=checked)
             for numbers in dense_slices(matrix, max(size, 1))
         ]
         return torch.cat(outputs)
