@@ -17,13 +17,16 @@ from hypothesis import HealthCheck, assume, event, given, settings
 from random_pipelines import ROWS, Drawn, pipelines
 
 import windtunnel
-from windtunnel.errors import UnfaithfulOption, UnsupportedEstimator
+from windtunnel.errors import BadInput, InvalidOption, UnfaithfulOption, UnsupportedEstimator
 from windtunnel.export import c_file
+from windtunnel.modules.trees.soft.trees import SoftTrees
 from windtunnel.program.head import METHODS
 
 EXAMPLES = int(os.environ.get("WINDTUNNEL_FUZZ", "60"))
 C_SHARE = int(os.environ.get("WINDTUNNEL_FUZZ_C", "20"))
 """One of so many pipelines is exported as C too: a second each, most of it in the C compiler."""
+TUNED_SHARE = int(os.environ.get("WINDTUNNEL_FUZZ_TUNED", "20"))
+"""One of so many pipelines is fine-tuned and refreshed too, or put behind a small model: one to three seconds each."""
 TOLERANCE = 1e-9
 
 
@@ -69,11 +72,20 @@ def varied(source: Any, rows: Any) -> bool:
     return bool((constant | (spread > 1e-9 * size)).all() and (spread > 0).any())
 
 
-def shaken(rows: pd.DataFrame, times: int = 40) -> list[pd.DataFrame]:
-    """Rows whose numbers differ from the given ones by a few of the last bits of their column."""
+def _terms(source: Any) -> Any:
+    """How large the terms of the sums are that reach the last step, where they may cancel each other; else 0.
+
+    If sampled rows are equal, Nystroem multiplies similarities by as much as 1e6, and sums to numbers near 1.
+    """
+    weights = getattr(source[-2], "normalization_", None)
+    return 0.0 if weights is None else np.abs(weights).sum(axis=1).max()
+
+
+def shaken(rows: pd.DataFrame, least: float = 0.0, times: int = 40) -> list[pd.DataFrame]:
+    """Rows whose numbers differ from the given ones by a few of the last bits of their column, or of ``least``."""
     random = np.random.default_rng(0)
     size = {name: np.nanmax(np.abs(rows[name][np.isfinite(rows[name])]), initial=0.0) for name in _floats(rows)}
-    size = {name: 2.0**-52 * (greatest if greatest < 1e100 else 1.0) for name, greatest in size.items()}
+    size = {name: 2.0**-52 * (max(greatest, least) if greatest < 1e100 else 1.0) for name, greatest in size.items()}
     return [
         rows.assign(**{n: rows[n] + random.integers(-8, 9, len(rows)) * unit for n, unit in size.items()})
         for _ in range(times)
@@ -90,7 +102,7 @@ def shaken_answers(source: Any, method: str, rows: Any) -> list[Any]:
     if source[-1] == "passthrough":
         return outputs
     reached = pd.DataFrame(output_of(source[:-1], "transform", rows)).astype(float).rename(columns=str)
-    return outputs + [output_of(source[-1], method, other.to_numpy()) for other in shaken(reached)]
+    return outputs + [output_of(source[-1], method, other.to_numpy()) for other in shaken(reached, _terms(source))]
 
 
 def slack(source: Any, method: str, rows: Any, want: Any) -> Any:
@@ -119,7 +131,9 @@ def sure(source: Any, rows: Any, strict: bool) -> Any:
     return certain
 
 
-def compare(source: Any, net: Any, rows: Any, strict: bool, methods: Sequence[str] = METHODS) -> None:
+def compare(
+    source: Any, net: Any, rows: Any, strict: bool, methods: Sequence[str] = METHODS, tolerance: float = TOLERANCE
+) -> None:
     for method in methods:
         if method == "apply" or not hasattr(source, method):
             continue
@@ -137,10 +151,60 @@ def compare(source: Any, net: Any, rows: Any, strict: bool, methods: Sequence[st
             assert not (differ.any() and (differ & sure(source, rows, strict)).any()), (got[differ], want[differ])
         elif method != "predict_log_proba":  # the logarithm of what is compared already
             want = want.astype(float)
-            near = np.isclose(got, want, TOLERANCE, TOLERANCE, equal_nan=True)
+            near = np.isclose(got, want, tolerance, tolerance, equal_nan=True)
             if not strict and not near.all():
                 near |= np.abs(got - want) <= slack(source, method, rows, want)
             assert near.all(), (method, got[~near], want[~near])
+
+
+def check_tuned(drawn: Drawn, source: Any) -> None:
+    """After ``fit`` and ``refresh``, C and the file compute what torch does; a cascade gives one of its two models."""
+    train, valid = ((drawn.frame(rows, rows), drawn.target(rows, rows)) for rows in (400, 200))
+    if drawn.seed // TUNED_SHARE % 3 == 0:
+        check_cascade(source, train, valid)
+        return
+    try:
+        net = quietly(lambda: windtunnel.translate(source, calibrate=train[0]).fit(train, valid, progress=False))
+    except (UnsupportedEstimator, BadInput) as error:
+        event(f"not tuned: {type(error).__name__}")
+        return
+    for change in (None, net.refresh):
+        if change is not None:
+            quietly(change, valid)
+        event(f"kept: {[candidate.name for candidate in net.history.candidates if candidate.kept]}")
+        check_copies(drawn, source, net)
+
+
+def check_copies(drawn: Drawn, source: Any, net: Any) -> None:
+    with TemporaryDirectory() as folder:
+        net.save(path := Path(folder) / "net.windtunnel")
+        saved = windtunnel.load(path, host=source if net.hosts else None)
+    copies = {"saved": saved, "native": windtunnel.compile(net, backend="native")}
+    # Soft trees round their input to float32, and the last bit of a cosine may decide to which number.
+    soft = any(isinstance(module, SoftTrees) for module in net.program.modules())
+    for name, copy in copies.items():
+        for kind, rows in spoiled(drawn.frame(40, offset=1), drawn.seed, drawn.strict).items():
+            try:
+                compare(net, copy, rows, strict=True, tolerance=1e-6 if soft else TOLERANCE)
+            except BaseException as error:
+                error.add_note(f"{name} after fine-tuning, rows: {kind}")
+                raise
+
+
+def check_cascade(source: Any, train: Any, valid: Any) -> None:
+    if not hasattr(source, "predict_proba"):
+        return
+    try:
+        made = quietly(lambda: windtunnel.cascade(source, train, valid, accuracy_loss=0.05))
+    except (UnsupportedEstimator, InvalidOption, BadInput) as error:
+        event(f"no cascade: {type(error).__name__}")
+        return
+    event(f"cascade, early: {made.threshold.early > 0}")
+    small, full = output_of(made.small, "predict_proba", valid[0]), output_of(source, "predict_proba", valid[0])
+    sure = small.max(axis=1) >= made.threshold.confidence
+    wanted = np.where(sure[:, None], small, full)
+    near = np.isclose(output_of(made, "predict_proba", valid[0]), wanted, TOLERANCE, TOLERANCE, equal_nan=True)
+    assert near.all(), "cascade"
 
 
 def exported(net: Any, folder: Path) -> CLibrary | None:
@@ -175,6 +239,8 @@ def test_random_pipelines(drawn: Drawn) -> None:
             word in str(error) for word in ("set ", "fit", "leave", "use ", "give ", "take ", "drop ", "Register")
         ), error
         return
+    if drawn.seed % TUNED_SHARE == 0 and drawn.final[0] != "other":
+        check_tuned(drawn, source)
     with TemporaryDirectory() as folder:
         library = exported(net, Path(folder)) if drawn.seed % C_SHARE == 0 else None
         for kind, rows in spoiled(drawn.frame(40, offset=1), drawn.seed, drawn.strict).items():

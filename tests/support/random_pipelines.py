@@ -323,14 +323,14 @@ class Drawn:
         plain = "log1p" in self.number_step or self.number_step == "function"
         return frame.astype({n: float for n in frame if frame[n].dtype == bool}) if plain else frame
 
-    def target(self) -> Any:
-        """What to fit on."""
-        random = np.random.default_rng(self.seed + 1000)
-        frame = self.frame(ROWS)
-        latent = np.nan_to_num(frame.iloc[:, 0].rank().to_numpy() if self.numbers else np.zeros(ROWS)) / ROWS
+    def target(self, rows: int = ROWS, offset: int = 0) -> Any:
+        """What to fit on, of the rows that ``frame`` gives."""
+        random = np.random.default_rng(self.seed + 1000 + offset)
+        frame = self.frame(rows, offset)
+        latent = np.nan_to_num(frame.iloc[:, 0].rank().to_numpy() if self.numbers else np.zeros(rows)) / rows
         if self.texts:
             latent = latent + (frame["t0"].astype(object).map(str).isin(["a", "5"])).to_numpy()
-        latent = latent + 0.3 * random.normal(size=ROWS)
+        latent = latent + 0.3 * random.normal(size=rows)
         if self.final[0] == "regressor":
             return latent
         labels = LABELS[self.labels]

@@ -32,7 +32,7 @@ def export(net: TranslatedPipeline, path: str | PathLike[str]) -> None:
       does not hold, otherwise float32 does as well;
     - ``strings``: for each of ``string_columns()`` a list of B texts, None where missing.
 
-    ``forward(numbers, strings)`` gives raw scores float32 ``[B, K]``, ``predict_proba`` probabilities float64
+    ``forward(numbers, strings)`` gives raw scores ``[B, K]``, ``predict_proba`` probabilities float64
     ``[B, classes]`` and ``predict`` the position of a label in ``classes()``, int64 ``[B]``, or for regressors values
     float64 ``[B]`` or ``[B, K]``. B may be 0. What ``TranslatedPipeline`` rejects, the program rejects too:
     it raises, with the name of the step or the column.
@@ -78,7 +78,7 @@ class ScoringProgram(nn.Module):
         self.labels = _list(str, [*map(str, head.labels_in_order)])
 
     def forward(self, numbers: Tensor, strings: list[list[str | None]]) -> Tensor:
-        """Raw scores float32 ``[B, K]``."""
+        """Raw scores ``[B, K]``, in the type that the program computes in."""
         return torch.cat([self.values(rows)[-1] for rows in self.blocks(numbers, strings)])
 
     def blocks(self, numbers: Tensor, strings: list[list[str | None]]) -> list[tuple[Tensor, Tensor]]:
