@@ -68,8 +68,9 @@ def test_fit_writes_model_report_summary_checkpoint_and_logs(fitted: Path) -> No
 
 @pytest.mark.parametrize("name", ["levels", "joint", "cascade", "refresh"])
 def test_the_first_line_of_a_config_is_its_command(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    clicks().drop(columns="part").to_csv(tmp_path / "rows.csv", index=False)
-    clicks().drop(columns="part").to_csv(tmp_path / "new.csv", index=False)
+    rows = clicks().drop(columns="part").assign(seen="2024-01-01")  # as docs/start.md makes them
+    for file in ("rows.csv", "new.csv"):
+        rows.to_csv(tmp_path / file, index_label="id")
     configs = Path(__file__).parents[2] / "configs"
     shorter = {
         "levels": "--trials 1 --set sweep.space.max_steps=2 --set sweep.space.val_check_interval=1",
