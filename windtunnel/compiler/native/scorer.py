@@ -52,6 +52,8 @@ def scorer(net: ScoringPipeline, method: str, part: NativePart | None, has_step:
     columns = scores if has_step else finish(image, head, method, scores)
     flat = slot.shape == () if has_step else _is_flat(head, method, len(columns))
     positions = method == "predict" and head.classes is not None
+    single_output = not positions and not isinstance(head.classes, list) and head.dtypes.get(method) == "float32"
+    dtype = np.int64 if positions else np.float32 if single_output else np.float64
     made: Scorer = library().Scorer(
         {
             # From encoded rows to raw scores; from these to the output; from that to labels, or another dtype.
@@ -72,11 +74,12 @@ def scorer(net: ScoringPipeline, method: str, part: NativePart | None, has_step:
             # Threads share many rows. A warning of float32 needs several rows.
             "threads": torch.get_num_threads,
             "alone": encoder.dtype == "float32",
-            # Whether numbers, and raw scores, are rounded to float32.
+            # Whether numbers, raw scores, and the output are float32.
             "single": encoder.dtype == "float32",
             "single_scores": slot.dtype == torch.float32,
+            "single_output": single_output,
             # The output: what makes an empty array, its shape for one row, whether it holds positions of labels.
-            "empty": partial(np.empty, dtype=np.int64) if positions else np.empty,
+            "empty": np.empty if dtype == np.float64 else partial(np.empty, dtype=dtype),
             "shape": (1,) if flat else (1, len(columns)),
             "flat": flat,
             "positions": positions,
@@ -107,7 +110,7 @@ def _finish(head: Head, method: str) -> Callable[[Any], Any] | None:
             return head.labels
         labels = head.classes.astype(head.dtypes.get("predict", head.classes.dtype), copy=False)
         return labels.__getitem__
-    plain = head.dtypes.get(method, "float64") == "float64" and not isinstance(head.classes, list)
+    plain = head.dtypes.get(method, "float64") in ("float64", "float32") and not isinstance(head.classes, list)
     return None if plain else partial(head.typed, method)
 
 

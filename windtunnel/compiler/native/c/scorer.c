@@ -26,7 +26,7 @@ typedef struct {
     PyObject *subject, *array, *empty, *finish, *names, *threads;
     PyObject *shape; /* of the output for one row */
     Py_ssize_t width, numbers, categories, outputs;
-    int single, single_scores; /* whether numbers, and raw scores, are rounded to float32 */
+    int single, single_scores, single_output; /* whether numbers, raw scores, and the output are float32 */
     int alone; /* whether it takes single rows only */
     int positions, flat, takes_missing, needs_names, in_order;
     int64_t *number_columns;
@@ -272,8 +272,10 @@ static PyObject *score(const Scorer *self, const wt_rows *encoded) {
     if (array == NULL) return NULL;
     wt_rows through = *encoded;
     size_t scores = (size_t)self->program->image->outputs, count = (size_t)rows * scores;
-    double few[64], *memory = self->head == NULL ? buffer.buf : count <= 64 ? few : PyMem_Malloc(count * sizeof(double));
-    int failed = memory == NULL;
+    size_t outputs = (size_t)(rows * self->outputs);
+    double few_outputs[64], *output = !self->single_output ? buffer.buf : outputs <= 64 ? few_outputs : PyMem_Malloc(outputs * sizeof(double));
+    double few[64], *memory = self->head == NULL ? output : count <= 64 ? few : PyMem_Malloc(count * sizeof(double));
+    int failed = memory == NULL || output == NULL;
     if (failed) PyErr_NoMemory();
     through.out = memory;
     failed = failed || program_compute(self->program, &through, threads) != 0;
@@ -281,7 +283,7 @@ static PyObject *score(const Scorer *self, const wt_rows *encoded) {
         for (size_t at = 0; at < count; at++) memory[at] = (double)(float)memory[at];
     if (!failed && self->head != NULL) {
         wt_rows linked = {.rows = encoded->rows, .numbers = memory, .number_row = (ptrdiff_t)scores, .number_column = 1};
-        linked.out = buffer.buf;
+        linked.out = output;
         failed = program_compute(self->head, &linked, threads) != 0;
     }
     if (!failed && self->positions) {
@@ -291,7 +293,10 @@ static PyObject *score(const Scorer *self, const wt_rows *encoded) {
             memcpy(positions + at, &position, sizeof(position));
         }
     }
+    if (!failed && self->single_output)
+        for (size_t at = 0; at < outputs; at++) ((float *)buffer.buf)[at] = (float)output[at];
     if (self->head != NULL && memory != few) PyMem_Free(memory);
+    if (self->single_output && output != few_outputs) PyMem_Free(output);
     PyBuffer_Release(&buffer);
     if (failed) Py_CLEAR(array);
     if (failed || self->finish == Py_None) return array;
@@ -395,6 +400,7 @@ static int fill_scorer(Scorer *self) {
     self->alone = (int)whole_fact(self, "alone");
     self->single = (int)whole_fact(self, "single");
     self->single_scores = (int)whole_fact(self, "single_scores");
+    self->single_output = (int)whole_fact(self, "single_output");
     self->positions = (int)whole_fact(self, "positions");
     self->flat = (int)whole_fact(self, "flat");
     self->takes_missing = (int)whole_fact(self, "takes_missing");
