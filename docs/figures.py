@@ -136,7 +136,7 @@ def refresh() -> tuple[Figure, str]:
         "lightgbm refit": "LightGBM refit",
         "frozen": "unchanged",
     }
-    figure = Figure(figsize=(SIZE[0], 2.6 * len(streams)), layout="constrained")
+    figure = Figure(figsize=(SIZE[0], 2.1 * len(streams)), layout="constrained")
     told = []
     for axes, stream in zip(figure.subplots(len(streams), squeeze=False).ravel(), streams, strict=True):
         of_stream = {result["method"]: result for result in results if result["stream"] == stream}
