@@ -57,6 +57,12 @@ def test_the_command_sweeps_and_continues(config: Path) -> None:
     assert {"sweep.db", "plots", "trials"} <= {path.name for path in out.iterdir()}
 
 
+def test_the_best_model_predicts_the_labels_behind_positive(config: Path) -> None:
+    done = run_command(config, "--trials", 1, "--set", "data.positive=0")
+    assert done.exit_code == 0, done.output
+    assert windtunnel.load(config.parent / "out" / "best.windtunnel").classes_.tolist() == [1, 0]
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 from windtunnel.errors import BadInput
 from windtunnel.experiment.config import DataConfig
 from windtunnel.experiment.files import read_table_file
+from windtunnel.program.translated import TranslatedPipeline
 
 PARTS = ("train", "valid", "test")
 Part = tuple[pd.DataFrame, NDArray[Any]]
@@ -34,11 +36,14 @@ def load_parts(data: DataConfig) -> dict[str, Part]:
     return {part: _rows_and_target(frames[part], part, data) for part in PARTS}
 
 
-def labels_of_positive(data: DataConfig) -> NDArray[Any]:
-    """The labels of the classes 0 and 1 that ``data.positive`` makes of the target."""
+def name_classes(net: TranslatedPipeline, data: DataConfig) -> None:
+    """Name the classes 0 and 1 that ``data.positive`` makes of the target by their labels; without it, do nothing."""
+    if data.positive is None:
+        return
     values = read_table_file(data.folder / data.train, text=data.categorical)[data.target].dropna().unique().tolist()
     others = [value for value in values if value != data.positive]
-    return np.array([others[0] if len(others) == 1 else f"not {data.positive}", data.positive])
+    classes = np.array([others[0] if len(others) == 1 else f"not {data.positive}", data.positive])
+    net.replace_head(replace(net.head, classes=classes))
 
 
 def _read(data: DataConfig, name: str) -> pd.DataFrame:

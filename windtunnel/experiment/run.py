@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -26,11 +26,12 @@ from windtunnel.errors import BadInput
 from windtunnel.estimators.fitting import fit_estimator
 from windtunnel.experiment.config import Config, PipelineConfig
 from windtunnel.experiment.files import write_table_file
-from windtunnel.experiment.parts import Part, labels_of_positive, load_parts
+from windtunnel.experiment.parts import Part, load_parts, name_classes
 from windtunnel.experiment.steps import StepConfig
 from windtunnel.serving.cascade.cascade import Cascade
 from windtunnel.serving.cascade.threshold import Metric
 from windtunnel.sweeps.result import SweepResult
+from windtunnel.sweeps.study import BEST
 from windtunnel.trainers.recipe import Recipe
 
 
@@ -79,9 +80,7 @@ def run_fit(config: Config, *, resume: bool = False) -> Comparison:
             "progress": sys.stderr.isatty(),
         },
     )
-    if config.data.positive is not None:
-        net = comparison.net
-        net.replace_head(replace(net.head, classes=labels_of_positive(config.data)))
+    name_classes(comparison.net, config.data)
     write_model(comparison, folder)
     write_json(folder / "summary.json", {**comparison.summary(), "config": config.model_dump(mode="json")})
     return comparison
@@ -116,6 +115,8 @@ def run_sweep(config: Config) -> tuple[SweepResult, Scores]:
         name: {part: measure(model, *parts[part], head=result.net.head) for part in ("valid", "test")}
         for name, model in (("source", source), ("best", result.net))
     }
+    name_classes(result.net, config.data)
+    result.net.save(folder / BEST)
     write_table_file(result.history, folder / "history.csv")
     result.plots(folder / "plots")
     summary = {
@@ -142,9 +143,8 @@ def run_cascade(config: Config, accuracy_loss: float, metric: Metric) -> Cascade
     result = cascade(
         source, parts["train"], parts["valid"], accuracy_loss=accuracy_loss, metric=metric, seed=config.data.seed
     )
-    if config.data.positive is not None:
-        for net in (result.small, result.full):
-            net.replace_head(replace(net.head, classes=labels_of_positive(config.data)))
+    for net in (result.small, result.full):
+        name_classes(net, config.data)
     config.output.mkdir(parents=True, exist_ok=True)
     result.save(config.output / "model.cascade")
     return result
