@@ -147,7 +147,7 @@ def cascade(
     output: Annotated[Path | None, typer.Option(help="Output folder; replaces output.")] = None,
     change: Annotated[list[str] | None, typer.Option("--set", help="KEY=VALUE that replaces a value.")] = None,
 ) -> None:
-    """Fit a pipeline, and a small model in front of it that settles easy rows; write both as one file."""
+    """Fit a pipeline, and a small model in front of it that predicts easy rows; write both as one file."""
     from windtunnel.experiment.config import Config
 
     settings = Config.from_yaml(config, _changes(change, {"data.folder": data, "output": output}))

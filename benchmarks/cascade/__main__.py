@@ -156,7 +156,7 @@ def main(name: Annotated[list[str] | None, typer.Option(help="Only these workloa
     typer.echo(
         titles(
             "pipeline", "source, rows/s", "`compile`: times as fast", "full model of the cascade",
-            "cascade: times as fast as its full model", "settled early", "accuracy, change by the cascade",
+            "cascade: times as fast as its full model", "predicted early", "accuracy, change by the cascade",
         )
     )  # fmt: skip
     typer.echo("\n".join(batches))

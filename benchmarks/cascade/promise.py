@@ -45,7 +45,7 @@ def main(
                 result = loss(made(workload, accuracy_loss=allowed), *workload.test)
                 results.setdefault((draw.__name__, allowed), []).append(result)
                 typer.echo(f"{draw.__name__} {seed}: allowed {allowed:g}, early {result[0]:.3f}, loss {result[1]:.5f}")
-    typer.echo(titles("pipeline", "allowed", "lost more on test rows", "loss: mean, largest", "settled early"))
+    typer.echo(titles("pipeline", "allowed", "lost more on test rows", "loss: mean, largest", "predicted early"))
     for (name, allowed), values in results.items():
         early, losses = np.transpose(values)
         broken = f"{np.count_nonzero(losses > allowed)} of {seeds}"

@@ -146,7 +146,7 @@ def main(
                 typer.echo(lines[-1], err=True)
     typer.echo(
         titles(
-            "set", "model", "numbers are in the", "groups of the small model", "settled early", "accuracy, change",
+            "set", "model", "numbers are in the", "groups of the small model", "predicted early", "accuracy, change",
             "AUC, change", "keys asked for", "batch: times as fast as compiled", "single rows: times as fast",
         )
     )  # fmt: skip

@@ -32,7 +32,7 @@ def cascade(
     cache: Mapping[str, int] | None = None,
     seed: int = 0,
 ) -> Cascade:
-    """Put a small model in front of a pipeline, which settles the rows that are easy.
+    """Put a small model, which predicts easy rows alone, in front of a pipeline.
 
     The feature groups of the pipeline are the parts of its last ``ColumnTransformer`` or ``FeatureUnion``. Each is
     timed, and weighed by its importance to the predictions. A small model of the same class is fitted on the groups
@@ -53,7 +53,7 @@ def cascade(
         The full model, such as a fine-tuned translation of ``pipeline``; by default the compiled pipeline.
     accuracy_loss : float
         How much lower than that of the full model the metric may be, with 95 % confidence. The fewer validation rows,
-        the fewer rows the small model settles; if none, the full model predicts all rows, and the report says so.
+        the fewer rows the small model predicts; if none, the full model predicts all rows, and the report says so.
     metric : str
         "accuracy", or for two classes "auc". Accuracy tells nothing about the order of rows: where a class is rare,
         give "auc".

@@ -82,7 +82,7 @@ def export_cascade(
     small, full : TranslatedPipeline
         Classifiers with the same classes.
     confidence : float
-        The largest probability from which on the small model settles a row.
+        The largest probability from which on the small model predicts a row alone.
     path : path
 
     Raises

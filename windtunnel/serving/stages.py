@@ -81,7 +81,7 @@ def main_net(model: TranslatedPipeline | Cascade) -> TranslatedPipeline:
 
 
 def first_stage(model: TranslatedPipeline | Cascade) -> FirstStage:
-    """The stage that requests enter; a cascade whose small model settles no rows predicts with its full model."""
+    """The stage that requests enter; the full model of a cascade whose small model predicts no rows."""
     if isinstance(model, Cascade) and model.threshold is not None and not model.threshold.settles_none:
         return SmallModel(model)
     return WholeNet(main_net(model))
@@ -111,7 +111,7 @@ class WholeNet:
 
 
 class SmallModel:
-    """The first stage of a cascade: the small model settles rows."""
+    """The first stage of a cascade: the small model."""
 
     def __init__(self, cascade: Cascade) -> None:
         self._cascade, self._stage = cascade, cascade.stages[0]

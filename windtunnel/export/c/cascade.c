@@ -1,4 +1,4 @@
-/* A cascade: the small model settles the rows of which it is sure; runs of other rows go to the full model. */
+/* A cascade: the small model predicts the rows of which it is sure; runs of other rows go to the full model. */
 static int is_sure(const double *probabilities) {
     for (size_t at = 0; at < CASCADE_WIDTH; at++)
         if (probabilities[at] >= cascade_confidence) return 1;

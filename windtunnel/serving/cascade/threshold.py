@@ -28,9 +28,9 @@ class Threshold:
     Attributes
     ----------
     confidence : float
-        A row whose largest probability by the small model is at least this is settled by the small model.
+        A row whose largest probability by the small model is at least this is predicted by the small model alone.
     early : float
-        The share of rows that the small model settles.
+        The share of rows that the small model predicts alone.
     metric : str
     value, full_value : float
         The metric of the cascade, and of the full model.
@@ -57,7 +57,7 @@ class Threshold:
         return self.confidence == NEVER
 
     def report(self) -> list[str]:
-        """Lines of text: the rows that the small model settles, and the metric."""
+        """Lines of text: the rows that the small model predicts alone, and the metric."""
         if self.settles_none:
             return [
                 f"the full model predicts all rows: on {self.rows} validation rows, no confidence of the small model "
@@ -65,7 +65,7 @@ class Threshold:
                 "rows, or a larger accuracy_loss."
             ]
         return [
-            f"settled by the small model: {self.early:.1%} of the {self.rows} validation rows, from confidence "
+            f"predicted by the small model: {self.early:.1%} of the {self.rows} validation rows, from confidence "
             f"{self.confidence:g} on",
             f"{self.metric} {self.value:.4f}, full model {self.full_value:.4f} (difference "
             f"{self.value - self.full_value:+.4f} ± {self.standard_error:.4f}); with 95 % confidence, at most "
