@@ -169,8 +169,12 @@ def check_tuned(drawn: Drawn, source: Any) -> None:
         event(f"not tuned: {type(error).__name__}")
         return
     for change in (None, net.refresh):
-        if change is not None:
-            quietly(change, valid)
+        try:
+            if change is not None:
+                quietly(change, valid)
+        except BadInput as error:
+            assert "cannot be refreshed" in str(error), error
+            return
         event(f"kept: {[candidate.name for candidate in net.history.candidates if candidate.kept]}")
         check_copies(drawn, source, net)
 
@@ -185,7 +189,7 @@ def check_copies(drawn: Drawn, source: Any, net: Any) -> None:
     for name, copy in copies.items():
         for kind, rows in spoiled(drawn.frame(40, offset=1), drawn.seed, drawn.strict).items():
             try:
-                compare(net, copy, rows, strict=True, tolerance=1e-6 if soft else TOLERANCE)
+                compare(net, copy, rows, strict=True, tolerance=1e-5 if soft else TOLERANCE)
             except BaseException as error:
                 error.add_note(f"{name} after fine-tuning, rows: {kind}")
                 raise
@@ -196,7 +200,7 @@ def check_cascade(source: Any, train: Any, valid: Any) -> None:
         return
     try:
         made = quietly(lambda: windtunnel.cascade(source, train, valid, accuracy_loss=0.05))
-    except (UnsupportedEstimator, InvalidOption, BadInput) as error:
+    except (UnsupportedEstimator, InvalidOption, ValueError) as error:  # a small model may get too few columns
         event(f"no cascade: {type(error).__name__}")
         return
     event(f"cascade, early: {made.threshold.early > 0}")
