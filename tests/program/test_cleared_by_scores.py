@@ -5,12 +5,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sklearn.compose import make_column_transformer
 from sklearn.decomposition import PCA
 from sklearn.ensemble import RandomForestRegressor
+from sklearn.feature_selection import VarianceThreshold
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import Ridge
+from sklearn.mixture import GaussianMixture
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import FunctionTransformer, PowerTransformer, StandardScaler
+from sklearn.preprocessing import FunctionTransformer, MaxAbsScaler, PowerTransformer, SplineTransformer, StandardScaler
 
 import windtunnel
 from windtunnel.errors import BadInput
@@ -63,3 +66,16 @@ def test_steps_whose_module_rejects_are_checked() -> None:
         source.predict(rows)
     with pytest.raises(BadInput):
         net.predict(rows)
+
+
+def test_methods_check_the_steps_of_columns_that_a_selection_leaves_out() -> None:
+    rows = np.column_stack([X[:, 0], np.ones(len(X))])
+    columns = make_column_transformer((SplineTransformer(), [1]), remainder="passthrough", sparse_threshold=0)
+    source = make_pipeline(columns, MaxAbsScaler(), VarianceThreshold(), GaussianMixture(2, random_state=0)).fit(rows)
+    net = windtunnel.compile(source)
+    np.testing.assert_allclose(net.score_samples(rows), source.score_samples(rows))
+    rows[5, 1] = np.nan
+    with pytest.raises(ValueError, match="NaN"):
+        source.score_samples(rows)
+    with pytest.raises(BadInput, match="1 of 200 rows"):
+        net.score_samples(rows)

@@ -174,7 +174,8 @@ class Program(nn.Module):
         if method in self.method_steps:
             # Nothing reads the output of a guard. The last step computes the scores, which this method does not take.
             guards = checked - {len(self.steps) - 1}.union(*(steps_read(step) for step in self.steps))
-            checked &= self.upstream(self.method_steps[method]) | guards
+            of_guards = (self.upstream(self.steps[index]) for index in guards)
+            checked &= self.upstream(self.method_steps[method]).union(guards, *of_guards)
         last = [self.method_steps[method]] if method in self.method_steps else []
         last = [step for step in last if step.may_reject()]  # type: ignore[operator]
         # A step rejects by its input: its output is not needed.
