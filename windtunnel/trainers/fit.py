@@ -41,9 +41,9 @@ def fit(
 ) -> Net:
     """Fine-tune: by default a residual model on top of the pipeline.
 
-    Epoch 0 is the model before the first step. ``fit`` installs the candidate with the best metric on the
-    validation rows, so it never returns a translation that scores worse there. ``history`` lists the candidates.
-    An error or an interrupt during training installs the best model so far and is raised again.
+    Epoch 0 is the model before the first step. Of the candidates that pass the significance test, ``fit`` installs
+    the one with the best metric on the validation rows, or leaves the pipeline as it is. ``history`` lists the
+    candidates. An error or an interrupt during training installs the best model so far and is raised again.
 
     Parameters
     ----------
@@ -127,7 +127,7 @@ def fit(
 
 
 def _joint_recipe(recipe: Recipe | str | None, options: Recipe, overrides: RecipeOptions) -> Recipe:
-    """The recipe of joint training where no residual model is trained; the recipe "joint" behind the default one."""
+    """The given recipe with residual=False; in place of the default recipe, "joint" with the same overrides."""
     if recipe in (None, "default"):
         return Recipe.resolve("joint", {**overrides, "residual": False})
     return replace(options, residual=False)

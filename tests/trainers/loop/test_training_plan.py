@@ -13,8 +13,8 @@ from torch import nn
 
 from windtunnel.errors import BadInput, InvalidOption
 from windtunnel.trainers.data.loader import loader
-from windtunnel.trainers.loop.rounds import Rounds
 from windtunnel.trainers.loop.training_plan import TrainingPlan
+from windtunnel.trainers.loop.validation_intervals import ValidationIntervals
 from windtunnel.trainers.recipe import Recipe
 
 STEPS: dict[str, Any] = {
@@ -65,13 +65,13 @@ def test_batches_grow_with_the_rows(rows: int, size: int) -> None:
     assert Recipe.named("paper").rows_per_step(rows) == size
 
 
-def test_every_pass_has_each_row_once_whatever_the_rounds() -> None:
+def test_every_pass_has_each_row_once_whatever_the_intervals() -> None:
     whole, parts = (loader(SmallNet(TASKS["binary"]), *rows(70), batch_size=16, seed=3) for _ in range(2))
     passes = [target for epoch in range(4) for _, target in (whole.set_epoch(epoch), *whole)[1:]]  # type: ignore[misc]
-    rounds, seen = Rounds(parts, 3), []
+    intervals, seen = ValidationIntervals(parts, 3), []
     for number in range(6):
-        rounds.set_epoch(number)
-        seen += [target for _, target in rounds]
+        intervals.set_epoch(number)
+        seen += [target for _, target in intervals]
     assert len(seen) == 18 and all(map(torch.equal, seen, passes))
 
 

@@ -77,7 +77,7 @@ def resume(path: Path | None, module: FineTuning, data: Loaders, trainer: pl.Tra
     file = path / CHECKPOINT if path.is_dir() else path
     if not file.is_file():
         raise BadFile(f"no checkpoint at {file}; give the file, or the checkpoint_dir of a run that has begun to train")
-    with damage_named(file):
+    with as_bad_file(file):
         best = _checked(file, module, trainer.max_epochs)
         _check_rows(file, best, data)
         _check_order(file, best, data.train.order_among(trainer.world_size))
@@ -85,7 +85,7 @@ def resume(path: Path | None, module: FineTuning, data: Loaders, trainer: pl.Tra
 
 
 @contextmanager
-def damage_named(file: Path) -> Iterator[None]:
+def as_bad_file(file: Path) -> Iterator[None]:
     """Turn errors of reading a checkpoint, which are of many kinds, into ``BadFile``."""
     try:
         yield

@@ -27,11 +27,11 @@ from windtunnel.trainers.recipe import Recipe
 
 
 class FineTuning(pl.LightningModule):
-    """Minimises the loss of a translation; logs ``train_loss``, ``val_loss`` and ``val_<metric>`` once per epoch.
+    """Minimises the loss of a net; logs ``train_loss``, ``val_loss`` and ``val_<metric>`` once per epoch.
 
     Parameters
     ----------
-    net : TranslatedPipeline
+    net : TranslatedPipeline or ResidualOnScores
         ``net(numbers [B, n], ids [B, m]) -> scores [B, K]``.
     recipe : Recipe
         The options.

@@ -20,16 +20,16 @@ from torch import nn
 from windtunnel.modules.tables.large_tables import large_tables
 from windtunnel.program.records.history import Epoch
 from windtunnel.trainers.loop.best_checkpoint import CHECKPOINT, BestCheckpoint, LocalCheckpointIO
-from windtunnel.trainers.loop.checkpoints import CheckpointOptions, damage_named, resume
+from windtunnel.trainers.loop.checkpoints import CheckpointOptions, as_bad_file, resume
 from windtunnel.trainers.loop.dropout import dropout_at
 from windtunnel.trainers.loop.epoch_progress import EpochProgress
 from windtunnel.trainers.loop.module import FineTuning, Loaders
 from windtunnel.trainers.loop.processes import ignore_process_warnings
 from windtunnel.trainers.loop.quiet import quiet
-from windtunnel.trainers.loop.rounds import Rounds
 from windtunnel.trainers.loop.termination import Termination
 from windtunnel.trainers.loop.trainer_options import TrainerOptions
 from windtunnel.trainers.loop.training_plan import TrainingPlan
+from windtunnel.trainers.loop.validation_intervals import ValidationIntervals
 from windtunnel.trainers.loop.weight_average import WeightAverage
 from windtunnel.trainers.optimizers.visited_rows import ADAM, VisitedRows, gradients_of_rows
 from windtunnel.trainers.recipe import Recipe
@@ -80,8 +80,8 @@ def train(
     trainer: Any = options.trainer_for(net, recipe, plan.epochs)
     if options.trainer is not None:
         plan = TrainingPlan(trainer.max_epochs)
-    if plan.round_steps is not None:
-        data = Loaders(Rounds(data.train, plan.round_steps), data.valid)
+    if plan.interval_steps is not None:
+        data = Loaders(ValidationIntervals(data.train, plan.interval_steps), data.valid)
     for parameter in net.parameters():
         # An empty parameter never gets a gradient, for which other processes would wait.
         parameter.requires_grad_(parameter.requires_grad and parameter.numel() > 0)
@@ -149,7 +149,7 @@ def _run(trainer: Any, module: FineTuning, data: Loaders, best: BestCheckpoint, 
             except Exception as error:
                 if file is None or best.began:
                     raise
-                with damage_named(file):
+                with as_bad_file(file):
                     raise error
         except SystemExit:
             if best.interrupt is None:

@@ -1,4 +1,4 @@
-"""How long a training run is: its rounds, each of which ends with a validation."""
+"""How long a training run is: its intervals, each of which ends with a validation."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ class TrainingPlan:
     Attributes
     ----------
     epochs : int or None
-        The most rounds, which are Lightning's epochs; None for no limit.
-    round_steps : int or None
-        Steps of a round; None where a round is a pass over the rows.
+        The most intervals, which are Lightning's epochs; None for no limit.
+    interval_steps : int or None
+        Steps of an interval; None where an interval is a pass over the rows.
     """
 
     epochs: int | None
-    round_steps: int | None = None
+    interval_steps: int | None = None
 
     @classmethod
     def of(cls, recipe: Recipe, loader: Any, processes: int = 1) -> TrainingPlan:
@@ -48,7 +48,7 @@ class TrainingPlan:
     @property
     def steps(self) -> int | None:
         """The most steps; None where they are not known before the rows are read."""
-        return None if self.round_steps is None or self.epochs is None else self.epochs * self.round_steps
+        return None if self.interval_steps is None or self.epochs is None else self.epochs * self.interval_steps
 
     def limit(self) -> str:
         """What ends training at the latest."""

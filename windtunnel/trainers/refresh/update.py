@@ -25,7 +25,7 @@ from windtunnel.trainers.loop.evaluation import evaluate
 from windtunnel.trainers.refresh.movable_values import MovableValues, MovedValues
 from windtunnel.trainers.refresh.refresh_rows import RefreshData, read_input
 from windtunnel.trainers.refresh.residual_columns import add_new_categories, extend_residual
-from windtunnel.trainers.residual.installation import FrozenPipeline, install_pipeline, mark_initial_weights
+from windtunnel.trainers.residual.installation import FrozenPipeline, install_pipeline, mark_initial_residual_weights
 from windtunnel.trainers.residual.significance import SignificanceTest, compare_losses
 from windtunnel.trainers.residual.validation_rows import split_rows
 
@@ -123,7 +123,7 @@ def _install(net: TranslatedPipeline, trial: TranslatedPipeline) -> None:
     net.replace_program(program, origins=trial.origins, encoder=trial.encoder, head=trial.head)
     net.set_exact_modules({})
     net.configure(strategy_choices=choose(net.program, "auto"))
-    mark_initial_weights(net)
+    mark_initial_residual_weights(net)
     net.eval()
 
 

@@ -67,11 +67,11 @@ def install_residual(net: TranslatedPipeline, residual: FittedResidual, weight: 
     _append(net, ResidualSum(), [scores, _last(net, scores.count)])
     model.cast(getattr(torch, net.encoder.dtype))
     model.requires_grad_()
-    mark_initial_weights(net)
+    mark_initial_residual_weights(net)
     net.eval()
 
 
-def mark_initial_weights(net: TranslatedPipeline) -> None:
+def mark_initial_residual_weights(net: TranslatedPipeline) -> None:
     """Take the present weights as the initial ones, and 0 for those of the residual model that the program ends in."""
     net.mark_initial_weights()
     for name in ("weight", "factors", "cross"):

@@ -13,8 +13,8 @@ from windtunnel.objectives.losses import Loss
 
 PRIOR_ROWS = 20
 """Rows with a residual of 0 that are added to each cell, which shrinks its mean residual."""
-SUBTRACTED = 0.2
-"""Shrinkage: fraction of an interaction's mean residuals that is subtracted before the next one is fitted. Low, so that
+SHRINKAGE = 0.2
+"""Fraction of an interaction's mean residuals that is subtracted before the next one is fitted. Low, so that
 overlapping interactions can share a signal."""
 CELLS_PER_ROW = 8
 MAX_CELLS = 2**20
@@ -35,12 +35,12 @@ class Residuals:
         return self.take(torch.randperm(len(self.codes), generator=generator)[:size])
 
     def take(self, index: Tensor) -> Residuals:
-        """The rows of these numbers."""
+        """The rows at these indices."""
         return Residuals(self.codes[index], self.values[index])
 
     def subtract(self, fitted: Tensor) -> Residuals:
-        """The same rows, with ``SUBTRACTED`` times ``fitted`` ``[N, K]`` subtracted from the residuals."""
-        return replace(self, values=self.values - SUBTRACTED * fitted)
+        """The same rows, with ``SHRINKAGE`` times ``fitted`` ``[N, K]`` subtracted from the residuals."""
+        return replace(self, values=self.values - SHRINKAGE * fitted)
 
 
 @dataclass(frozen=True)
@@ -60,12 +60,18 @@ class Interaction:
 
     @classmethod
     def of(cls, columns: tuple[int, ...], size: Sequence[int], rows: int) -> Interaction:
-        """Use a cell per combination of codes; hash them where that is over eight cells per row."""
+        """Use a cell per combination of codes.
+
+        Hash them if that gives more than ``CELLS_PER_ROW`` cells per row or more than ``MAX_CELLS``.
+        """
         return cls.hashed_into(columns, size, min(CELLS_PER_ROW * rows, MAX_CELLS))
 
     @classmethod
     def hashed_into(cls, columns: tuple[int, ...], size: Sequence[int], most: int) -> Interaction:
-        """Use a cell per combination of codes; hash them where there would be more than an even number of cells."""
+        """Use a cell per combination of codes.
+
+        If there would be more than ``most`` cells (even), hash them into ``most`` + 1 cells (odd).
+        """
         sizes = tuple(size[column] for column in columns)
         # Most sizes have no factor in common with an odd count, so the hash depends on every digit.
         return cls(columns, sizes, min(math.prod(sizes), most + 1))

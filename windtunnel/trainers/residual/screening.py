@@ -16,7 +16,8 @@ MAX_COLUMNS = 32
 MAX_ORDER = 4
 """Columns of the largest interactions."""
 MAX_INTERACTIONS = 24
-"""Interactions of each order that are selected, and that are extended by a further column."""
+"""Largest number of interactions of each order that are tested for selection; from pairs on, also of those that are
+extended."""
 TRAINING_THRESHOLD = 2.0
 """Least z statistic on the training rows."""
 VALIDATION_THRESHOLD, VALIDATION_THRESHOLD_INTERACTION = 1.0, 3.0
@@ -41,8 +42,9 @@ def select_interactions(
     rows with r centred. The second rejects what holds for the training rows only, such as a calendar day that never
     comes again.
 
-    An interaction of order k + 1 is one of the ``MAX_INTERACTIONS`` strongest of order k with a further column. They
-    are selected from the strongest on; each must be significant in the residuals that those before leave.
+    Pairs are all pairs of the ``MAX_COLUMNS`` columns with the largest validation z. An interaction of order 3 or 4 is
+    one of the ``MAX_INTERACTIONS`` strongest of the order below with a further column. They are selected from the
+    strongest on; each must be significant in the residuals that those before leave.
 
     Parameters
     ----------

@@ -58,8 +58,8 @@ def compare_scores(
 ) -> SignificanceTest:
     """Test whether scores lower the loss, and do not worsen the metric by more than its standard error.
 
-    The scores of each half come from a model that was fitted on the other.
-    ``rest`` is the target and maybe the weight.
+    ``after`` holds cross-fitted scores where a model was fitted on validation rows; joint training passes the scores of
+    one model. ``rest`` is the target and maybe the weight.
     """
     test = compare_losses(loss, split.shuffled, before, after, *rest)
     if not test.significant:

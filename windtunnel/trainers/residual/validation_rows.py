@@ -21,7 +21,7 @@ Items = tuple[Any, ...]
 
 
 def take(items: Items, index: Tensor) -> Items:
-    """Rows by their numbers, or by a mask."""
+    """Rows by their indices, or by a mask."""
     rows, *rest = items
     rows = Batch(*(block[index] for block in rows)) if isinstance(rows, Batch) else rows[index]
     return rows, *(block[index] for block in rest)
@@ -35,7 +35,7 @@ def random_rows(items: Items, most: int, generator: torch.Generator) -> Items:
 
 @dataclass(frozen=True)
 class SplitRows:
-    """Numbers of the rows with a weight above 0, int64.
+    """Indices of the rows with a weight above 0, int64.
 
     Attributes
     ----------

@@ -74,7 +74,7 @@ class Start:
     mean : Tensor
         ``[K]``, mean score of all training rows, towards which a weight below 1 draws the scores.
     halves : pair of Tensor
-        Numbers of the validation rows in each half.
+        Indices of the validation rows in each half.
     loss : callable
     seed : int
     """
@@ -122,7 +122,7 @@ def fit_boosted(
     train, valid : (Tensor, Tensor) or (Tensor, Tensor, Tensor)
         Scores to start from ``[N, K]``, targets and weights.
     halves : pair of Tensor
-        Numbers of the validation rows in each half.
+        Indices of the validation rows in each half.
     loss : callable
     seed : int
     """

@@ -1,4 +1,4 @@
-"""Rounds of equally many steps over as many passes as they need, so that validation does not wait for a whole pass."""
+"""Intervals of equally many steps between validations, over as many passes as they need."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from windtunnel.errors import BadInput
 from windtunnel.trainers.data.encoded_loader import EncodedLoader
 
 
-class Rounds(EncodedLoader):
-    """The batches of another loader in rounds of ``steps`` batches; what Lightning calls an epoch is one round.
+class ValidationIntervals(EncodedLoader):
+    """The batches of another loader in intervals of ``steps`` batches, Lightning's epochs.
 
-    Round e holds the batches e steps to (e + 1) steps - 1 of all passes one after the other, each pass in its own
-    order. So every pass has each row once, however many rounds it takes.
+    Interval e holds the batches e steps to (e + 1) steps - 1 of all passes one after the other, each pass in its own
+    order. So every pass has each row once, however many intervals it takes.
 
     Parameters
     ----------
@@ -43,7 +43,7 @@ class Rounds(EncodedLoader):
             yield batch
 
     def _from(self, first: int) -> Iterator[Any]:
-        """All batches from a number on, from the begin of a pass where the order of the loader is unknown."""
+        """All batches from batch ``first`` on; if the loader's order is unknown, from the beginning of a pass."""
         known = first and self.loader.order is not None
         epoch, done = divmod(first, len(self.loader)) if known else (first // self.steps, 0)
         while True:
@@ -57,12 +57,12 @@ class Rounds(EncodedLoader):
             epoch, done = epoch + 1, 0
 
     def set_epoch(self, epoch: int) -> None:
-        """Set the round."""
+        """Set the interval."""
         self._start = epoch * self.steps
 
     @property
     def order(self) -> dict[str, Any] | None:
-        """The facts of a pass, and the steps of a round."""
+        """The facts of a pass, and the steps of an interval by their name in checkpoints."""
         return None if self.loader.order is None else {**self.loader.order, "round_steps": self.steps}
 
     def order_among(self, processes: int) -> dict[str, Any] | None:
@@ -71,12 +71,12 @@ class Rounds(EncodedLoader):
         return None if order is None else {**order, "round_steps": self.steps}
 
     def skip(self, batches: int) -> None:
-        """Leave out the first batches of the next round."""
+        """Leave out the first batches of the next interval."""
         self.skipped = batches
 
-    def to(self, device: torch.device) -> Rounds:
-        """Rounds of the same rows on a device."""
-        return Rounds(self.loader.to(device), self.steps)
+    def to(self, device: torch.device) -> ValidationIntervals:
+        """The same intervals of the rows on a device."""
+        return ValidationIntervals(self.loader.to(device), self.steps)
 
     def pin(self) -> None:
         """Pin the memory of batches."""
