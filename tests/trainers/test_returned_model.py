@@ -21,7 +21,7 @@ from windtunnel.errors import BadInput
 from windtunnel.modules.trees.hard import HardTrees
 from windtunnel.modules.trees.soft.trees import SoftTrees
 from windtunnel.trainers.residual.significance import SignificanceTest
-from windtunnel.trainers.residual.training import InitialResidual
+from windtunnel.trainers.residual.training import ResidualFit
 
 INSIGNIFICANT = SignificanceTest(0.0, 1.0, rows=500, significant=False, reason="no gain")
 
@@ -38,13 +38,17 @@ def parts(y: Any) -> tuple[tuple[Any, Any], tuple[Any, Any]]:
 
 
 def test_columns_that_are_not_significant_are_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(InitialResidual, "test_columns", lambda *_: INSIGNIFICANT)
+    monkeypatch.setattr(ResidualFit, "test_columns", lambda *_: INSIGNIFICANT)
     train, valid = parts(rows()[1] > 0)
     options = {"epochs": 2, "batch_size": 256, "progress": False}
     net = windtunnel.translate(LogisticRegression().fit(*train)).fit(train, valid, **options)
     assert [one.name for one in net.origins][-1] == "residual"  # its combinations stay
     assert net.history is not None and net.history.best_epoch == 0 and len(net.history.epochs) > 1
     assert roc_auc_score(valid[1], net.predict_proba(valid[0])[:, 1]) == pytest.approx(net.history.best, abs=1e-4)
+    net = windtunnel.translate(LogisticRegression().fit(*train))
+    net.fit(train, valid, **options, select="best_epoch", learning_rate=1e-30)
+    assert net.history is not None
+    assert "no epoch improves auroc" in [candidate.reason for candidate in net.history.candidates]
 
 
 @pytest.mark.parametrize("scale", [1e-5, 1e5])
@@ -148,7 +152,7 @@ def test_the_history_has_the_metric_of_the_result_which_is_no_worse(kind: str) -
 
 
 def test_without_a_significant_residual_model_the_exact_trees_are_installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(InitialResidual, "_compare", lambda *_: INSIGNIFICANT)
+    monkeypatch.setattr(ResidualFit, "_compare", lambda *_: INSIGNIFICANT)
     train, valid = of_kind("two values", product=True)
     source = XGBRegressor(n_estimators=5, n_jobs=1).fit(*train)  # too few for tree-block weights
     net = windtunnel.translate(source, calibrate=train[0], temperature=0.5).soften()

@@ -19,7 +19,6 @@ from windtunnel.program.records.fidelity import CalibrationRows
 from windtunnel.program.records.fit_details import Calibration, Reliability, TermSummary
 from windtunnel.program.records.history import Epoch, History
 from windtunnel.program.records.training_profile import TrainingProfile
-from windtunnel.program.softening import soften
 from windtunnel.program.translate_options import FEWEST_CALIBRATION_ROWS
 from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.progress import announce
@@ -51,7 +50,7 @@ from windtunnel.trainers.residual.installation import (
     install_residual,
     without_residual,
 )
-from windtunnel.trainers.residual.setup import prepare_residual
+from windtunnel.trainers.residual.setup import prepare_residual, why_no_residual
 from windtunnel.trainers.residual.validation_rows import MAX_ROWS
 
 MAX_CALIBRATION_ROWS = 5000
@@ -76,10 +75,11 @@ def finetune(
     """Fine-tune a translation in place, and leave it with the best model on the validation rows, in eval mode.
 
     Epoch 0 is the model before the first step; with a residual model it has the source's exact trees, tree-block
-    weights and interactions. Installed is the candidate with the best metric on the validation rows: the translation
-    as it is, the source pipeline with exact trees, the same with tree-block weights, or with the residual model of the
-    best epoch (its interactions alone if no more of it is significant). Tree-block weights, interactions and the
-    residual model must be significant on validation rows that had no part in fitting them.
+    weights and interactions. Installs the candidate with the best metric among those that pass the test: the
+    translation as it is, the source pipeline with exact trees, the same with tree-block weights, or with the residual
+    model of the best epoch (its interactions alone if no more of it is significant), the boosted residual on top of the
+    best of these, or the jointly trained translation. Tree-block weights, interactions and both residual models must be
+    significant on validation rows that had no part in fitting them.
 
     Parameters
     ----------
@@ -101,24 +101,21 @@ def finetune(
     reliability_before = reliability(net, validation) if validation is not None else None
 
     # A new residual model replaces that of an earlier fit, so that the size stays the same.
-    whole, origins, earlier = net.program, net.origins, None
-    if options.residual and (pipeline := without_residual(net.program)) is not None:
-        scored = _evaluate_translation(net, data, options, options.metric_for(net), began)
-        earlier = Candidate("translation", scored.best_metric, scored.best_loss)
-        net.replace_program(pipeline, origins=origins[: len(pipeline.steps)])
+    whole, origins = net.program, net.origins
+    earlier = _remove_residual(net, data, options, began) if options.residual else None
 
     # Candidates, evaluated on the same validation rows.
     try:
-        trained = _train(Training(net, data, options, joint, lightning, checkpoints))
+        trained = _train(FitRun(net, data, options, joint, lightning, checkpoints))
     except BaseException:
         net.replace_program(whole, origins=origins)
         raise
-    metric, training, candidates = trained.metric, trained.training, trained.candidates
+    metric, candidates = trained.metric, trained.candidates
     if earlier is not None:
         base = candidates[0].pipeline or FrozenPipeline(net.program, {}, net.head)
         candidates = [earlier, replace(candidates[0], name="source pipeline", pipeline=base), *candidates[1:]]
 
-    # Trees that this fit has made soft were exact before.
+    # If this fit made the trees soft, History.start is the exact source pipeline.
     sources = [each for each in candidates if pending and each.pipeline and each.pipeline.softening]
     before = sources[0] if sources else candidates[0]
 
@@ -126,17 +123,41 @@ def finetune(
     best = select(candidates, metric)
     if best is earlier:
         net.replace_program(whole, origins=origins)
+    _install(net, best)
+    if trained.result.error is not None:
+        raise trained.result.error
+    _record_profile(net, data)
+    history = _history(replace(trained, candidates=candidates), before, best, data, began)
+    return replace(
+        history,
+        terms=_terms(net, data, validation, options),
+        calibration=_calibration(net, validation, reliability_before),
+    )
+
+
+def _remove_residual(net: TranslatedPipeline, data: DataModule, options: Recipe, began: float) -> Candidate | None:
+    """Remove the residual models of an earlier fit; the translation with them, evaluated, or None without any."""
+    pipeline = without_residual(net.program)
+    if pipeline is None:
+        return None
+    epoch_0 = _evaluate_translation(net, data, options, options.metric_for(net), began)
+    net.replace_program(pipeline, origins=net.origins[: len(pipeline.steps)])
+    return Candidate("translation", epoch_0.metric, epoch_0.val_loss)
+
+
+def _install(net: TranslatedPipeline, best: Candidate) -> None:
     if best.pipeline is not None:
         install_pipeline(net, best.pipeline)
     if best.boosted is not None:
         install_boosted(net, best.boosted)
     if best.residual is not None:
         install_residual(net, best.residual, 1.0 if best.boosted is None else best.boosted.weight)
-    if training.error is not None:
-        raise training.error
-    _record_profile(net, data)
+
+
+def _history(trained: RunResult, before: Candidate, best: Candidate, data: DataModule, began: float) -> History:
+    metric, result = trained.metric, trained.result
     return History(
-        epochs=training.epochs,
+        epochs=result.epochs,
         metric=metric.name,
         greater_is_better=metric.greater_is_better,
         start=value_of(before),
@@ -144,17 +165,15 @@ def finetune(
         best_epoch=best.epoch or 0,
         validated_on=data.validated_on,
         seconds=time.perf_counter() - began,
-        candidates=candidate_results(candidates, best, metric),
+        candidates=candidate_results(trained.candidates, best, metric),
         validation_rows=getattr(data.valid, "size", None),
-        epoch_rule=training.epoch_rule,
-        stopped=training.stopped,
-        terms=_terms(net, data, validation, options),
-        calibration=_calibration(net, validation, reliability_before),
+        epoch_rule=result.epoch_rule,
+        stopped=result.stopped,
     )
 
 
 @dataclass(frozen=True)
-class Training:
+class FitRun:
     """What a training works with; ``options`` are those of a residual model, ``joint`` those of joint training."""
 
     net: TranslatedPipeline
@@ -166,15 +185,15 @@ class Training:
 
 
 @dataclass(frozen=True)
-class Trained:
+class RunResult:
     """What a training run gives: its metric, its result, and candidates, the untrained one first."""
 
     metric: Metric
-    training: TrainingResult
+    result: TrainingResult
     candidates: list[Candidate]
 
 
-def _train(run: Training) -> Trained:
+def _train(run: FitRun) -> RunResult:
     """Train a residual model, or the translation itself where there is none, or both."""
     began, net, options = time.perf_counter(), run.net, run.options
     if options.residual and options.joint:
@@ -185,12 +204,14 @@ def _train(run: Training) -> Trained:
         return trained
     if options.residual and net.takes_residual_model() and not is_trainable(net):
         metric = options.metric_for(net)
-        training = _evaluate_translation(net, run.data, options, metric, began)
-        return Trained(metric, training, joint_candidates(training, None, metric))
+        epoch_0 = _evaluate_translation(net, run.data, options, metric, began)
+        stopped = f"before it began: {why_no_residual(run.data)}"
+        result = TrainingResult([epoch_0], 0, epoch_0.metric, stopped=stopped)
+        return RunResult(metric, result, joint_candidates(result, None, metric))
     return _train_translation(run)
 
 
-def _train_residual(run: Training) -> Trained | None:
+def _train_residual(run: FitRun) -> RunResult | None:
     """Train a residual model; None where ``prepare_residual`` has none."""
     net, data, options = run.net, run.data, run.options
     setup = prepare_residual(net, data, options)
@@ -198,42 +219,41 @@ def _train_residual(run: Training) -> Trained | None:
         return None
     model = deepcopy(setup.initial.model)
     metric = options.metric_for(model)
-    training = train_module(model, setup.loaders, options, run.lightning, run.checkpoints)
-    candidates = residual_candidates(net, data, setup, model, training, options)
-    if training.error is None:
+    result = train_module(model, setup.loaders, options, run.lightning, run.checkpoints)
+    candidates = residual_candidates(net, data, setup, model, result, options)
+    if result.error is None:
         candidates = add_boosted(net, setup, candidates, options, metric)
-    return Trained(metric, training, candidates)
+    return RunResult(metric, result, candidates)
 
 
-def _train_translation(run: Training) -> Trained:
+def _train_translation(run: FitRun) -> RunResult:
     """Train the translation itself, its trees made soft."""
     net, data = run.net, run.data
     source = source_candidate(net, data, run.joint)
-    soften(net, _calibration_rows(net, data, run.lightning.processes))
-    prepare_joint_training(net)
+    prepare_joint_training(net, _calibration_rows(net, data, run.lightning.processes))
     metric = run.joint.metric_for(net)
     with float32_sums(net.program):
-        training = train_module(net, data, run.joint, run.lightning, run.checkpoints)
-    return Trained(metric, training, joint_candidates(training, source, metric))
+        result = train_module(net, data, run.joint, run.lightning, run.checkpoints)
+    return RunResult(metric, result, joint_candidates(result, source, metric))
 
 
-def _train_both(run: Training) -> Trained:
+def _train_both(run: FitRun) -> RunResult:
     """Train a residual model on top of the source pipeline, the translation, and a residual model on top of that.
 
     The epochs are those of the translation; callbacks, loggers and checkpoints see its training alone.
     """
     announce(f"fit: a residual model on top of the source pipeline, then {JOINT}, then a residual model on top of that")
-    net, residual = run.net, run.options.of_residual()
+    net, residual_recipe = run.net, run.options.residual_recipe()
     source = FrozenPipeline(net.program, dict(net.exact_modules), net.head, net.softening, net.calibration)
-    of_residual = replace(
+    residual_run = replace(
         run,
-        data=_rows_of_residual(run.data, run.options, residual),
-        options=residual,
+        data=_rows_of_residual(run.data, run.options, residual_recipe),
+        options=residual_recipe,
         lightning=run.lightning.without_callbacks(),
         checkpoints=CheckpointOptions(),
     )
-    on_source = _train_residual(of_residual)
-    if on_source is None or on_source.training.error is not None:
+    on_source = _train_residual(residual_run)
+    if on_source is None or on_source.result.error is not None:
         return on_source or _train_translation(run)
     untrained, *others = on_source.candidates
     candidates = others if source.modules else [replace(untrained, pipeline=source), *others]
@@ -245,17 +265,17 @@ def _train_both(run: Training) -> Trained:
     if tuned.name != JOINT:
         return replace(trained, candidates=candidates)
     if not tuned.rejected:
-        test = test_joint_training(net, source, run.data, residual)
+        test = test_joint_training(net, source, run.data, residual_recipe)
         tuned = replace(tuned, test=test, rejected=test.reason)
     candidates.append(tuned)
-    if not tuned.rejected and trained.training.error is None:
-        on_tuned = _train_residual(of_residual)
+    if not tuned.rejected and trained.result.error is None:
+        on_tuned = _train_residual(residual_run)
         further = [] if on_tuned is None else on_tuned.candidates[1:]
         candidates += [replace(each, name=f"{JOINT} + {each.name}", epoch=tuned.epoch) for each in further]
     return replace(trained, candidates=candidates)
 
 
-def _rows_of_residual(data: DataModule, options: Recipe, residual: Recipe) -> DataModule:
+def _rows_of_residual(data: DataModule, options: Recipe, residual_recipe: Recipe) -> DataModule:
     """The rows in batches for a residual model, where ``fit`` chose those of joint training."""
     train = data.train
     if not isinstance(train, EncodedRows) or options.batch_size is not None:
@@ -263,7 +283,7 @@ def _rows_of_residual(data: DataModule, options: Recipe, residual: Recipe) -> Da
     if train.batch_size != options.rows_per_step(train.size):
         return data
     rebatched = copy(data)
-    rebatched.train = train.in_batches_of(residual.rows_per_step(train.size))
+    rebatched.train = train.in_batches_of(residual_recipe.rows_per_step(train.size))
     return rebatched
 
 
@@ -323,13 +343,12 @@ def _check_source(net: TranslatedPipeline, options: Recipe) -> None:
 
 def _evaluate_translation(
     net: TranslatedPipeline, data: DataModule, options: Recipe, metric: Metric, began: float
-) -> TrainingResult:
-    """Epoch 0 of a translation with nothing to train, on top of which no column is significant."""
+) -> Epoch:
+    """Evaluate the program as it is, as epoch 0."""
     loss = pick(options.loss, net.head)
     # The scores are computed already; score() passes them through.
     scored = [((net.run_in_slices(net.program, rows),), *rest) for rows, *rest in data.valid]
     val_loss, value = (
         evaluate(each, loss, lambda scores: scores, scored) for each in (Metric("loss", net.head), metric)
     )
-    epoch_0 = Epoch(0, None, val_loss, value, 0.0, time.perf_counter() - began)
-    return TrainingResult([epoch_0], 0, value, stopped="before it began: no column is significant")
+    return Epoch(0, None, val_loss, value, 0.0, time.perf_counter() - began)

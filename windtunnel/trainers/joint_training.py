@@ -13,6 +13,7 @@ from windtunnel.errors import BadInput
 from windtunnel.objectives.losses import pick
 from windtunnel.objectives.metrics import Metric
 from windtunnel.objectives.row_blocks import of_any_rows
+from windtunnel.program.records.fidelity import CalibrationRows
 from windtunnel.program.softening import soften, trainable_when_soft
 from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.trainers.loop.evaluation import evaluate_both
@@ -50,17 +51,24 @@ def check_trainable(net: TranslatedPipeline) -> None:
     )
 
 
-def prepare_joint_training(net: TranslatedPipeline) -> None:
+def prepare_joint_training(net: TranslatedPipeline, calibration: CalibrationRows | None) -> None:
     """Make exact trees soft, and forget the exact modules, which no longer match once soft steps are trained.
 
     The link of probabilities becomes one that rescales outputs that leave [0, 1].
+
+    Parameters
+    ----------
+    net : TranslatedPipeline
+        Changed in place.
+    calibration : CalibrationRows or None
+        Rows to make trees soft with; None for those that ``translate`` was given.
 
     Raises
     ------
     BadInput
         If nothing is trainable.
     """
-    soften(net)
+    soften(net, calibration)
     check_trainable(net)
     net.set_exact_modules({})
     if net.head.link == "probabilities":

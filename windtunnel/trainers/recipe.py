@@ -98,9 +98,9 @@ class Recipe:
     joint : bool
         With ``residual=True``, whether to train the translation itself too: fit tries a residual model on top of the
         source pipeline, then joint training, then a residual model on top of the result, and keeps what is best. The
-        other options are then those of joint training (the recipe "joint" behind the default one); the residual models
-        take the default ones, with residual_rank, seed, loss, metric, select, validation_fraction and loader_memory of
-        this recipe. With ``residual=False`` fit trains the translation anyway.
+        other options are then those of joint training (if ``recipe`` is the default, those of the recipe "joint"); the
+        residual models take the default ones, with residual_rank, seed, loss, metric, select, validation_fraction and
+        loader_memory of this recipe. With ``residual=False`` fit trains the translation anyway.
     epochs : int or None
         Largest number of passes over the training rows; None for no limit but ``max_steps``. An override of ``epochs``
         drops the recipe's ``max_steps`` and ``val_check_interval``, one of ``max_steps`` its ``epochs``.
@@ -262,7 +262,7 @@ class Recipe:
 
         return Metric(self.metric or ("loss" if self.loss else None), net.head, extra_methods(net))
 
-    def of_residual(self) -> Recipe:
+    def residual_recipe(self) -> Recipe:
         """The default recipe with the options of this one that are not about the training of the translation."""
         return Recipe(**{name: getattr(self, name) for name in SHARED})
 

@@ -230,3 +230,5 @@ def test_an_exact_translation_stays_without_significant_columns() -> None:
     net.fit((X, y), (held, z), **OPTIONS)
     assert net.history.best == net.history.start and net.history.best_epoch == 0
     np.testing.assert_array_equal(net.predict(held), before)
+    net.fit((X, y), (held[:1], z[:1]), **OPTIONS)
+    assert net.history.stopped == "before it began: a residual model needs two validation rows"

@@ -21,7 +21,7 @@ from windtunnel.trainers.residual.init_scores import PipelineScorer
 from windtunnel.trainers.residual.installation import FrozenPipeline
 from windtunnel.trainers.residual.setup import ResidualSetup
 from windtunnel.trainers.residual.significance import SignificanceTest
-from windtunnel.trainers.residual.training import FittedResidual, InitialResidual, ResidualOnScores
+from windtunnel.trainers.residual.training import FittedResidual, ResidualFit, ResidualOnScores
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Candidate:
     epoch : int or None
         The epoch whose model it is; None if no epoch has it.
     test : SignificanceTest or None
-        Test by cross-fitting on the validation rows, against the pipeline that it extends.
+        Test on the validation rows, against the pipeline that it extends, or the source pipeline for joint training.
     rejected : str
         Why it cannot be selected; empty where it can.
     pipeline : FrozenPipeline or None
@@ -60,8 +60,9 @@ class Candidate:
 def select(candidates: Sequence[Candidate], metric: Metric) -> Candidate:
     """The candidate with the best metric; of equal ones the first.
 
-    A boosted residual must be better on rows that had no part in fitting either candidate, as the validation rows
-    choose every interaction of a residual model, but only the number of boosted trees.
+    A boosted residual must be better on rows that had no part in fitting either candidate. Validation rows choose the
+    interactions of a residual model, but only blocks, start weight and number of trees of a boosted one, so values on
+    all rows do not compare.
     """
     best, *others = candidates
     for candidate in others:
@@ -123,15 +124,15 @@ def residual_candidates(
     """Candidates, simplest first: translation, source pipeline, tree-block weights, interactions, residual model."""
     metric = recipe.metric_for(model)
     of_model = [
-        _interactions(setup.initial, training, metric),
-        _columns(setup.initial, model, training, metric, recipe),
+        _interactions_candidate(setup.initial, training, metric),
+        _residual_candidate(setup.initial, model, training, metric, recipe),
     ]
-    return _pipelines(net, data, setup, recipe, metric) + [
+    return _pipeline_candidates(net, data, setup, recipe, metric) + [
         replace(candidate, pipeline=setup.pipeline) for candidate in of_model if candidate is not None
     ]
 
 
-def _pipelines(
+def _pipeline_candidates(
     net: TranslatedPipeline, data: DataModule, setup: ResidualSetup, recipe: Recipe, metric: Metric
 ) -> list[Candidate]:
     """The candidates without a residual model."""
@@ -163,7 +164,7 @@ def _pipelines(
     return candidates
 
 
-def _interactions(initial: InitialResidual, training: TrainingResult, metric: Metric) -> Candidate | None:
+def _interactions_candidate(initial: ResidualFit, training: TrainingResult, metric: Metric) -> Candidate | None:
     """The interactions alone, where any were selected."""
     if initial.interaction_test is None:
         return None
@@ -184,14 +185,13 @@ def _interactions(initial: InitialResidual, training: TrainingResult, metric: Me
     )
 
 
-def _columns(
-    initial: InitialResidual, model: ResidualOnScores, training: TrainingResult, metric: Metric, recipe: Recipe
+def _residual_candidate(
+    initial: ResidualFit, model: ResidualOnScores, training: TrainingResult, metric: Metric, recipe: Recipe
 ) -> Candidate:
     """The whole residual model, with the columns of the best epoch."""
     if not training.best_epoch:
-        return Candidate(
-            "residual model", None, rejected=f"no epoch lowers the loss of epoch 0 and improves {metric.name}"
-        )
+        change = "lowers the loss of epoch 0 and improves" if recipe.epoch_by_loss else "improves"
+        return Candidate("residual model", None, rejected=f"no epoch {change} {metric.name}")
     trained = replace(initial, model=model)
     test, columns = trained.test(metric), trained.test_columns(metric)
     rejected = test.reason

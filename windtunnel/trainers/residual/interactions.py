@@ -18,7 +18,7 @@ from windtunnel.trainers.residual.column_coder import ColumnCoder
 from windtunnel.trainers.residual.init_scores import split_scores
 from windtunnel.trainers.residual.mean_residuals import Interaction, Residuals, fit_in_sequence, interaction_weights
 from windtunnel.trainers.residual.screening import select_interactions
-from windtunnel.trainers.residual.training import InitialResidual, ResidualOnScores, residual_head
+from windtunnel.trainers.residual.training import ResidualFit, ResidualOnScores, residual_head
 from windtunnel.trainers.residual.validation_rows import MAX_ROWS, Items, SplitRows
 
 
@@ -58,7 +58,7 @@ def fit_interactions(
     loss: Loss,
     rank: int,
     generator: torch.Generator,
-) -> InitialResidual | None:
+) -> ResidualFit | None:
     """Select the columns of a residual model and fit its interactions; None where no column is significant.
 
     Interactions are selected and weighed on all validation rows. For their test, each half of these rows has the scores
@@ -82,11 +82,7 @@ def fit_interactions(
     coder = ColumnCoder.of(net, rows)
     sizes, unit = coder.sizes, _unit(head, scores, train[1])
 
-    def residuals(rows: Batch, target: Tensor, weight: Tensor | None = None) -> Residuals:
-        rows, scores = split_scores(rows, outputs)
-        return Residuals(coder.codes(rows), negative_gradient(loss, scores, target, weight) * unit)
-
-    of_train, of_valid = residuals(*train), residuals(*valid)
+    of_train, of_valid = (_residuals(coder, loss, unit, *items) for items in (train, valid))
     gradient = of_train.values.square().mean(dim=0).sqrt().clamp_min(torch.finfo(unit.dtype).tiny)
     of_train, of_valid = (Residuals(each.codes, each.values / gradient) for each in (of_train, of_valid))
     sample = of_train.sample(MAX_ROWS, generator)
@@ -106,7 +102,7 @@ def fit_interactions(
     inputs = coder.inputs(fitted.columns)
     size = [sizes[column] for column in fitted.columns]
     model = ResidualModel.zero(coder.edges[inputs.numbers], size, unit, rank=rank, generator=generator)
-    initial = InitialResidual(
+    initial = ResidualFit(
         ResidualOnScores(model, head, gradient=float(gradient.square().mean().sqrt())),
         inputs,
         coder,
@@ -124,6 +120,14 @@ def fit_interactions(
     return _with_interactions(replace(initial, crossfitted=crossfitted), fitted, of_train)
 
 
+def _residuals(
+    coder: ColumnCoder, loss: Loss, unit: Tensor, rows: Batch, target: Tensor, weight: Tensor | None = None
+) -> Residuals:
+    """Codes of the columns, and residuals in units of the residual model, of rows with init scores."""
+    rows, scores = split_scores(rows, len(unit))
+    return Residuals(coder.codes(rows), negative_gradient(loss, scores, target, weight) * unit)
+
+
 def _weights(values: list[Tensor], unit: Tensor, loss: Loss, scores: Tensor, *rest: Tensor) -> Tensor:
     """The weights of tables with these values of validation rows, ``[N, K]`` each; target and maybe weight are last."""
     if not values:
@@ -132,7 +136,7 @@ def _weights(values: list[Tensor], unit: Tensor, loss: Loss, scores: Tensor, *re
     return interaction_weights(by_blocks(loss), scale, scores, torch.stack(values, dim=2) * unit.unsqueeze(1), *rest)
 
 
-def _with_interactions(initial: InitialResidual, fitted: FittedInteractions, train: Residuals) -> InitialResidual:
+def _with_interactions(initial: ResidualFit, fitted: FittedInteractions, train: Residuals) -> ResidualFit:
     """Add the interactions where they decrease the loss of the validation rows by more than its standard error."""
     test = initial.test_loss_of_interactions()
     initial = replace(initial, interaction_test=test)

@@ -17,7 +17,7 @@ from windtunnel.trainers.recipe import Recipe
 from windtunnel.trainers.residual.init_scores import PipelineScorer, split_scores
 from windtunnel.trainers.residual.installation import FrozenPipeline
 from windtunnel.trainers.residual.interactions import fit_interactions
-from windtunnel.trainers.residual.training import InitialResidual, residual_head
+from windtunnel.trainers.residual.training import ResidualFit, residual_head
 from windtunnel.trainers.residual.tree_block_weights import WeightedTrees, weighted_trees
 from windtunnel.trainers.residual.validation_rows import MAX_ROWS, Items, SplitRows, split_rows, weighted_rows
 
@@ -28,7 +28,7 @@ class ResidualSetup:
 
     Attributes
     ----------
-    initial : InitialResidual
+    initial : ResidualFit
     pipeline : FrozenPipeline
         Gives the init scores: the source pipeline, with tree-block weights where they are significant.
     scorer : PipelineScorer
@@ -45,7 +45,7 @@ class ResidualSetup:
         Halves of the validation rows.
     """
 
-    initial: InitialResidual
+    initial: ResidualFit
     pipeline: FrozenPipeline
     scorer: PipelineScorer
     weighted: WeightedTrees | None
@@ -96,3 +96,12 @@ def prepare_residual(net: TranslatedPipeline, data: DataModule, recipe: Recipe) 
         return None
     pipeline = FrozenPipeline(net.program, modules, net.head)
     return ResidualSetup(initial.for_rows(mask), pipeline, scorer, weighted, train, valid, items, mask, split)
+
+
+def why_no_residual(data: DataModule) -> str:
+    """Why ``prepare_residual`` has no residual model for a translation that takes one."""
+    if data.validated_on == "training rows":
+        return "without validation rows no residual model can be tested"
+    _, target, *weight = data.valid.collect(MAX_ROWS)
+    count = int((weight[0] > 0).sum()) if weight else len(target)
+    return "no column is significant" if count > 1 else "a residual model needs two validation rows"

@@ -74,7 +74,7 @@ class FittedResidual:
 
 
 @dataclass(frozen=True)
-class InitialResidual:
+class ResidualFit:
     """A residual model with fitted interactions and columns of score 0, and the rows to train and test it on.
 
     Attributes
@@ -123,7 +123,7 @@ class InitialResidual:
         """The number K of raw scores."""
         return len(self.residual.unit)
 
-    def for_rows(self, mask: Tensor | None) -> InitialResidual:
+    def for_rows(self, mask: Tensor | None) -> ResidualFit:
         """The same with an offset for all training rows: 0 for rows outside the mask, whose weight is 0."""
         if mask is None:
             return self
