@@ -20,7 +20,7 @@ class UnsupportedEstimator(WindTunnelError, TypeError):
 
 
 class UnfaithfulOption(WindTunnelError, ValueError):
-    """An option of the source pipeline that cannot be reproduced, saved or exported with the same predictions."""
+    """An option of the source, or a level of training, that another form cannot keep with the same predictions."""
 
 
 class InvalidOption(WindTunnelError, ValueError):

@@ -164,7 +164,7 @@ class Assembly:
                 return self._methods.columns(step, "transform")
             case Transformer(module=module):
                 probed = None if conversion.reads.has_categories else step.estimator
-                module, columns = self._predictors.tree_inputs(step, conversion.reads, module, step.inputs)
+                module, columns = self._predictors.aligned_module(step, conversion.reads, module, step.inputs)
                 return builder.module(step.name, estimator, module, columns, transform_of(step.estimator), probed)
             case Module():
                 transform = transform_of(step.estimator)

@@ -111,7 +111,10 @@ class Categories:
         return [output for output in outputs if output is not None]
 
     def codes(self, step: Step, column: GraphColumn, categories: Sequence[Any], *, closed: bool) -> GraphColumn:
-        """Categories as the codes that a tree compares; missing ones are NaN, unknown ones too unless ``closed``."""
+        """Categories as the codes that a tree compares.
+
+        Missing and unknown ones are NaN; with ``closed``, unknown ones are rejected.
+        """
         vocabulary, recoded = self._vocabulary(step, column, categories, 0)
         codes = {category: index for index, category in enumerate(categories)}
         rows = torch.tensor([codes.get(value, math.nan) for value in recoded], dtype=self._builder.dtype).unsqueeze(1)

@@ -28,7 +28,10 @@ class HostSteps:
         self._sample = sample  # raw rows, which show the number of columns of a step
 
     def columns(self, step: Step, error: UnsupportedEstimator) -> list[GraphColumn]:
-        """The columns of a step without a translation; its ``UnsupportedEstimator`` if no step may stay on the host."""
+        """The columns of a step without a translation.
+
+        Raises ``error`` if ``untranslated="error"`` or the step has no ``transform``.
+        """
         if self._untranslated == "error" or not hasattr(step.estimator, "transform"):
             raise error
         return [self._builder.raw(column) for column in self._add(step, self._width(step, error), str(error)).columns]

@@ -75,7 +75,7 @@ class Predictors:
             self._scored[step] = self._score(step)
         return self._scored[step]
 
-    def tree_inputs(
+    def aligned_module(
         self, step: Step, reads: InputColumns, module: Module, inputs: Expression
     ) -> tuple[Module, list[GraphColumn]]:
         """A module whose thresholds decide as the source does, and its input columns: numbers, codes, statistics."""
@@ -133,7 +133,7 @@ class Predictors:
         """The scores of a converted predictor over the columns of ``inputs``."""
         if not isinstance(predictor, Predictor):
             raise UnsupportedEstimator(f"step {step.name!r} ({step.estimator_name}) is no predictor.")
-        scores, columns = self.tree_inputs(step, predictor.reads, predictor.scores, inputs)
+        scores, columns = self.aligned_module(step, predictor.reads, predictor.scores, inputs)
         places = self._builder.places(step.name, columns)
         probes = inputs is step.inputs and not predictor.reads.has_categories
         rejects = self._builder.rejections(step.estimator, len(columns)) if probes else ()

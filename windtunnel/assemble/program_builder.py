@@ -113,7 +113,7 @@ class ProgramBuilder:
         return self.run(step, [CastColumns(torch.zeros((), dtype=torch.float64))], places)
 
     def selection(self, step: Step, positions: Sequence[int], columns: list[GraphColumn]) -> list[GraphColumn]:
-        """The selected columns; what the source rejects is rejected in the others as well."""
+        """The selected columns; rejected values are rejected in the columns that are not selected, too."""
         rejects = self.rejections(step.estimator, len(columns))
         if rejects and all(column.number is not None for column in columns):
             name, estimator, inputs = step.name, step.estimator_name, columns

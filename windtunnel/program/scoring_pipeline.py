@@ -261,7 +261,7 @@ class ScoringPipeline(nn.Module):
         return min(self.batch_size, max(CHUNK_BYTES // row, 1))
 
     def _some_rejected(self, facts: ProgramFacts, method: str, numbers: Tensor, ids: Tensor, output: Tensor) -> bool:
-        """Whether the source rejects a row, from its output where that tells."""
+        """Whether the source rejects any of these rows; finite scores spare the check of some steps."""
         cleared: frozenset[int] = frozenset()
         if not facts.partial:
             seen = numbers if facts.guarded is None else numbers.index_select(1, facts.guarded.to(numbers.device))

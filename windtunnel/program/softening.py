@@ -202,7 +202,7 @@ def _soft_trees(
     def softened(level: str, start: str, soft_fraction: float) -> SoftTrees | SoftLeaves:
         soft = form(ensemble, level=level, start=start, soft_fraction=soft_fraction, sample=sample, grids=grids).eval()
         if isinstance(soft, SoftTrees) and start == "warm":
-            # Leaves that are not quite shut leak nearly the same sum for every row.
+            # Leaves that a row does not fall into contribute nearly the same sum for every row.
             with torch.no_grad():
                 soft.base.sub_((soft(inputs) - exact).mean(dim=0))
         return soft

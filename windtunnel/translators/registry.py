@@ -29,7 +29,7 @@ class SupportedEstimator:
     notes : str
         Limits and choices.
     exact : bool
-        Whether the translation gives the source's outputs (to float32) before it is softened or trained.
+        Whether the translation gives the source's outputs (to 1e-9, in float64) before it is softened or trained.
     differentiable : bool
         Whether a gradient passes through the step, to its own parameters or to earlier steps.
     """

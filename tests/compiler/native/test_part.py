@@ -14,7 +14,7 @@ import windtunnel
 from windtunnel.compiler.native.build import SOURCES
 from windtunnel.compiler.native.image import OPERATIONS, Header, ImageWriter, operations_of, renumbered
 from windtunnel.compiler.native.lowering import NotNative
-from windtunnel.compiler.native.part import NativePart, PartWriter, Slot, TorchPart, split
+from windtunnel.compiler.native.part import NativePart, OutputType, PartWriter, TorchPart, split
 from windtunnel.program.program import IDS, NUMBERS
 
 
@@ -55,7 +55,7 @@ def test_a_step_without_a_native_form_ends_a_part(net):
 def test_a_step_that_fails_leaves_nothing(net):
     steps = _steps(net)
     (failing,) = [slot for slot, step in steps.items() if "sketch" in step.name]
-    widths = {slot: Slot(torch.float64, (3,)) for slot in range(failing)} | {IDS: Slot(torch.int64, (0,))}
+    widths = {slot: OutputType(torch.float64, (3,)) for slot in range(failing)} | {IDS: OutputType(torch.int64, (0,))}
     writer = PartWriter(widths)
     for slot in range(2, failing):
         writer = writer.with_step(slot, steps[slot])

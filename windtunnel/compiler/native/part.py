@@ -20,7 +20,7 @@ from windtunnel.program.program import IDS, NUMBERS, ProgramStep
 
 
 @dataclass(frozen=True)
-class Slot:
+class OutputType:
     """The type of an output, and its shape without rows."""
 
     dtype: torch.dtype
@@ -46,7 +46,7 @@ class TorchPart:
 
 
 class PartWriter:
-    """Neighbouring steps on their way into a native program, which reads all ids, and the slots that they need.
+    """Collects neighbouring steps into one native program; its inputs are all ids and the slots that the steps read.
 
     Attributes
     ----------
@@ -56,7 +56,7 @@ class PartWriter:
         The slots of other parts that the steps read: the columns of the block of numbers.
     """
 
-    def __init__(self, slots: Mapping[int, Slot]) -> None:
+    def __init__(self, slots: Mapping[int, OutputType]) -> None:
         self.slots, self.image = slots, ImageWriter(0, slots[IDS].width)
         self.steps: dict[int, ProgramStep] = {}
         self.inputs: list[int] = []
@@ -107,13 +107,13 @@ class NativePart:
     ----------
     inputs : list of int
         The slots whose columns are the numbers of the program.
-    outputs : list of (int, Slot)
+    outputs : list of (int, OutputType)
         The slots that later parts read.
     program : Program
         In C.
     """
 
-    def __init__(self, inputs: list[int], outputs: list[tuple[int, Slot]], program: Any) -> None:
+    def __init__(self, inputs: list[int], outputs: list[tuple[int, OutputType]], program: Any) -> None:
         self.inputs, self.outputs, self.program = inputs, outputs, program
         self.width = sum(description.width for _, description in outputs)
 
@@ -182,12 +182,12 @@ def _read_later(group: PartWriter, steps: Mapping[int, ProgramStep], last: int) 
     return [slot for slot in group.steps if slot in read]
 
 
-def _slots(steps: Mapping[int, ProgramStep], numbers: Tensor, ids: Tensor) -> dict[int, Slot]:
+def _slots(steps: Mapping[int, ProgramStep], numbers: Tensor, ids: Tensor) -> dict[int, OutputType]:
     values = [numbers, ids, *([numbers[:, :0]] * (max(steps) - 1))]
     with torch.inference_mode():
         for slot, step in steps.items():
             values[slot] = step(values)
-    return {slot: Slot(values[slot].dtype, tuple(values[slot].shape[1:])) for slot in (NUMBERS, IDS, *steps)}
+    return {slot: OutputType(values[slot].dtype, tuple(values[slot].shape[1:])) for slot in (NUMBERS, IDS, *steps)}
 
 
 def _takes(step: ProgramStep) -> list[Any]:

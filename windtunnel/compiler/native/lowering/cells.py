@@ -13,7 +13,7 @@ from windtunnel.modules.linear.residual_model import ResidualModel
 from windtunnel.modules.tables.cell_statistics import CellStatistics
 
 DIGIT = np.dtype([("column", np.uint32), ("wraps", np.uint32), ("size", np.float64)])
-"""``cell_digit``."""
+"""The struct ``cell_digit`` of ``cells.c``."""
 INTERACTION = np.dtype(
     [
         ("count", np.float64),
@@ -24,17 +24,19 @@ INTERACTION = np.dtype(
         ),
     ]
 )
-"""``cell_interaction``."""
+"""The struct ``cell_interaction`` of ``cells.c``."""
 DENSE = 8
-"""Up to so many cells per stored one, each cell has a row: a look-up takes half the time of one by hash."""
+"""If there are at most this many cells per stored cell, every cell has a row: half the time of a hash."""
 SMALL = 1 << 14
 """So few cells have a row each, however few are stored: they stay in the first-level cache, or nearly."""
 SLOTS = 1.25
 """At least so many slots per stored cell."""
 BUCKET_SLOTS = 4
 """Slots per bucket."""
-MOST_TURNS = 200
-"""Displacements that are tried before another hash is."""
+MOST_HASHES = 200
+"""Hashes that are tried before the cells have no native form."""
+MOST_DISPLACEMENTS = 200
+"""Displacements of buckets that are tried before another hash."""
 SCRATCH_PER_ROW = 16
 
 Ints = NDArray[np.int64]
@@ -62,7 +64,7 @@ def cell_rows(module: ResidualModel | CellStatistics) -> CellRows:
     Raises
     ------
     NotNative
-        A number with the codes as digits goes beyond 2^53 within one digit.
+        Computing a cell needs whole numbers beyond 2^53, or no perfect hash was found.
     """
     interactions, size = module.interactions.tolist(), module.size.tolist()
     counts, keys = module.cell_count.tolist(), module.keys.long().numpy()
@@ -86,7 +88,7 @@ def cell_rows(module: ResidualModel | CellStatistics) -> CellRows:
             placed = _place(cells)
             rows = np.full(placed.slots + 1, others)
             rows[placed.slot] = start + place
-            stored = np.full(placed.slots, count)  # of a slot without a cell: none has this number
+            stored = np.full(placed.slots, count)  # empty slots hold ``count``, which is no cell
             stored[placed.slot] = cells
             record["slots"], record["slot"], record["bucket"] = placed.slots, slot, bucket
             record["shift"], record["factor"] = placed.shift, placed.factor
@@ -110,7 +112,7 @@ def _add_digits(digits: list[tuple[int, int, float]], columns: list[int], size: 
         wraps = limit * size[column] > EXACT
         limit = (count if wraps else limit) * size[column]
         if limit > EXACT:
-            raise NotNative("an interaction has a number of cells beyond 2^53")
+            raise NotNative("computing the cell of an interaction needs whole numbers beyond 2^53")
         digits.append((column, int(wraps), float(size[column])))
     return limit > count
 
@@ -131,14 +133,14 @@ def _place(cells: Ints) -> _Placed:
     bits = max(3, int(np.ceil(np.log2(SLOTS * len(cells)))))
     slots, bucket_bits = 1 << bits, bits - BUCKET_SLOTS.bit_length() + 1
     random = np.random.default_rng(0)
-    for _ in range(MOST_TURNS):
+    for _ in range(MOST_HASHES):
         factor = int(random.integers(1 << 32)) | 1
         hashes = _hashes(cells, factor)
         bucket = hashes >> (32 - bucket_bits)
         if (displacement := _displacements(bucket, hashes & (slots - 1), slots, 1 << bucket_bits)) is not None:
             slot = (hashes + displacement[bucket]) & (slots - 1)
             return _Placed(slot, slots, displacement, 32 - bucket_bits, factor)
-    raise NotNative("the cells of an interaction found no slots")
+    raise NotNative("no perfect hash was found for the cells of an interaction")
 
 
 def _hashes(cells: Ints, factor: int) -> Ints:
@@ -162,7 +164,7 @@ def _displacements(bucket: Ints, base: Ints, slots: int, buckets: int) -> Ints |
         members = base[start[pending][:, None] + np.arange(size)]
         if (np.diff(np.sort(members, axis=1), axis=1) == 0).any():
             return None  # whatever the displacement
-        for turn in range(MOST_TURNS):
+        for turn in range(MOST_DISPLACEMENTS):
             shifts = (pending * 40_503 + turn * 10_007) % slots
             wanted = (members + shifts[:, None]) & (slots - 1)
             free = ~taken[wanted].any(axis=1)

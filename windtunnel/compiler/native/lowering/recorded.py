@@ -13,7 +13,19 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from windtunnel.compiler.native.lowering.traced import BINARY, RECORDED, UNARY, NotNative, Recorded, Recorder, Traced
+from windtunnel.compiler.native.lowering.traced import (
+    BINARY,
+    GREATEST,
+    LEAST,
+    PRODUCT,
+    RECORDED,
+    SUM,
+    UNARY,
+    NotNative,
+    Recorded,
+    Recorder,
+    Traced,
+)
 
 MOVES = (
     "_reshape_alias _unsafe_view alias as_strided clone contiguous detach diagonal expand flip lift_fresh narrow "
@@ -22,7 +34,6 @@ MOVES = (
 """Operations that move elements and compute nothing."""
 FILLED = "empty_like full_like new_empty new_full new_ones new_zeros ones_like zeros_like".split()
 """Operations that make constants in the shape or type of a tensor."""
-SUM, PRODUCT, GREATEST, LEAST = range(4)
 INSERT_LEFT, INSERT_RIGHT = 2, 3
 Function = Callable[..., Any]
 
@@ -269,7 +280,7 @@ def _extreme(sign: float) -> Recorded:
 def _place_of_extreme(sign: float) -> Recorded:
     def recorded(x: Traced, dim: int | None = None, keepdim: bool = False) -> Any:
         if dim is None:
-            raise NotNative("the greatest number of all rows has no native form")
+            raise NotNative("argmax and argmin without dim have no native form")
         return _extreme(sign)(x, dim, keepdim)[1]
 
     return recorded
@@ -398,8 +409,10 @@ def _norm(x: Traced, ord: float = 2, dim: Any = None, keepdim: bool = False, **o
 
 @records("_cdist_forward", "_euclidean_dist")
 def _distances(x: Any, points: Any, power: float = 2.0, mode: Any = None) -> Any:
-    if isinstance(points, Traced) or not isinstance(x, Traced) or x.dim() != 2 or x.shape[0] != 1 or power == 0:
+    if isinstance(points, Traced) or not isinstance(x, Traced) or x.dim() != 2 or x.shape[0] != 1:
         raise NotNative("distances between computed rows have no native form")
+    if power == 0:
+        raise NotNative("distances with p=0 have no native form")
     return x.recorder.computed("distances", x.places, [1, points.shape[0]], points.double(), float(power))
 
 

@@ -30,6 +30,8 @@ MOST_COLUMNS = 2**14
 """Intermediate columns of a module: more of them would not stay in the processor's cache."""
 EXACT = 2**53
 """The whole numbers that float64 holds."""
+SUM, PRODUCT, GREATEST, LEAST = range(4)
+"""Reductions, as ``groups.c`` numbers them."""
 _SOURCE = Path(__file__).parents[1].joinpath("c", "elementwise.c").read_text()
 
 
@@ -198,7 +200,7 @@ class Recorder:
         return self.computed(operation, inputs, [int(at.sum())], *values).places
 
     def select(self, condition: Any, left: Any, right: Any) -> Traced:
-        """A where the condition holds, else b."""
+        """``left`` where the condition holds, else ``right``."""
         places = (self.places(value) for value in (condition, left, right))
         c, a, b = torch.broadcast_tensors(*places)  # type: ignore[no-untyped-call]
         shape = c.shape
@@ -221,7 +223,10 @@ class Recorder:
         keepdim: bool = False,
         empty: float | None = None,
     ) -> Traced:
-        """Sums (0), products (1), maxima (2) or minima (3) over dimensions; ``empty`` is that of no numbers."""
+        """A reduction over dimensions: ``SUM``, ``PRODUCT``, ``GREATEST`` or ``LEAST``.
+
+        ``empty`` is the result over an empty dimension; None if it has none.
+        """
         places = self.places(value)
         summed = [dims] if isinstance(dims, int) else dims or range(places.dim())
         dims = sorted(dim % max(1, places.dim()) for dim in summed)
@@ -233,7 +238,7 @@ class Recorder:
         size = [places.shape[dim] for dim in kept]
         if not all(places.shape[dim] for dim in dims):
             if empty is None:
-                raise NotNative("the greatest of no numbers")
+                raise NotNative("the maximum or minimum over an empty dimension has no native form")
             result = self.traced(self.places(empty).expand(size))
         else:
             result = self.computed("reduce", groups, size, which)

@@ -32,7 +32,7 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Walk:
-    """Trees as the walk has them, over positions.
+    """The arrays of a ``TreeWalk``, indexed by position.
 
     Attributes
     ----------
@@ -60,9 +60,10 @@ class Walk:
 
 @dataclass(frozen=True)
 class Masks:
-    """Trees as operations on masks: facts and scratch bytes of the C operation, and the rows from which they pay.
+    """Trees as operations on masks: facts and scratch bytes of the C operation.
 
-    ``cost`` is about how many instructions ``WORD_ROWS`` rows take; 0 without masks.
+    ``rows`` is the batch size from which masks are faster, ``cost`` about how many instructions ``WORD_ROWS`` rows
+    take; 0 without masks.
     """
 
     facts: tuple[Fact, ...]

@@ -115,7 +115,7 @@ def _children(
 
 
 def _thresholds(soft: SoftSplits) -> NDArray[np.float64]:
-    """``[T, n]``: the largest float32 that goes left, found by halving all float32 numbers in their order."""
+    """``[T, n]``: the largest float32 that goes left, found by bisection over the ordered float32 numbers."""
     feature = soft.feature.cpu().numpy()
     facts = [getattr(soft, name).detach().cpu().numpy() for name in ("center", "scale", "bound", "threshold")]
     center, scale, bound, wanted = facts
@@ -132,7 +132,7 @@ def _thresholds(soft: SoftSplits) -> NDArray[np.float64]:
         left = goes_left(_in_order(middle))
         low, high = np.where(left, middle, low), np.where(left, high, middle - 1)
     largest = _in_order(low).astype(np.float64)
-    # What tells missing values from all others has no place between numbers; every finite one is on the same side.
+    # A split that separates only missing values sends every finite number to one side.
     largest[wanted == FAR_THRESHOLD], largest[wanted == -FAR_THRESHOLD] = LARGEST, -LARGEST
     return largest
 

@@ -14,7 +14,7 @@ from windtunnel.modules.trees.ensemble import MISSING_NAN, TreeEnsemble
 from windtunnel.modules.trees.soft.trees import LEVELS, SoftLeaves, SoftSplits, SoftTrees
 
 LEAF_TEMPERATURE = 0.3
-GAP_SHARE = 0.3
+TEMPERATURE_PER_HALF_GAP = 0.3
 """A node's temperature is at least this share of half the gap around its threshold: tanh(1 / 0.3) = 0.997."""
 HUGE = 1e30
 """Thresholds beyond it tell missing values from all others (LightGBM stores the largest double)."""
@@ -152,7 +152,8 @@ def _soften(
         None: thresholds move to the middle of their gap, and each node gets its own temperature.
     soft_fraction : float
         With ``temperature=None``: this fraction of the rows that reach a node lie so near to its threshold that its
-        activation is short of tanh(1 / GAP_SHARE) = 0.997; 0: only as far as the gap between values allows.
+        activation is short of tanh(1 / TEMPERATURE_PER_HALF_GAP) = 0.997; 0: only as far as the gap between
+        values allows.
     sample, grids
         See ``Units.of``.
     seed : int
@@ -190,9 +191,11 @@ def place_nodes(
             moved, half = _between_thresholds(ensemble.threshold[nodes], seen)
         threshold[nodes] = (moved - units.center[column]) / units.scale[column]
         gap[nodes] = half / units.scale[column]
-    width = GAP_SHARE * gap
+    width = TEMPERATURE_PER_HALF_GAP * gap
     if soft_fraction > 0 and sample is not None:
-        width = np.maximum(width, GAP_SHARE * _distance_quantile(ensemble, units, threshold, soft_fraction, sample))
+        width = np.maximum(
+            width, TEMPERATURE_PER_HALF_GAP * _distance_quantile(ensemble, units, threshold, soft_fraction, sample)
+        )
     return threshold, 1.0 / np.maximum(width, 1e-6)
 
 
@@ -302,8 +305,8 @@ def _pack(
 def _values(ensemble: TreeEnsemble, padded: Padded) -> dict[str, Any]:
     """The values of leaves, and what all of them share."""
     leaf, leaf_real = padded.leaf, padded.leaf >= 0
-    # One of (1 + leaf) / 2 is 1 and the others are 0, but for a little: whatever all leaves of a tree share, such as
-    # the first guess that boosting starts from, would leak with them, and goes to the base.
+    # (1 + h) / 2 is nearly 1 for one leaf and nearly 0 for the others. Their sum is not exactly 1 and would scale a
+    # value that all leaves share, so the mean leaf value moves to the base.
     shared = _leaf_means(ensemble)
     if ensemble.vector:
         base = ensemble.base + shared.sum(axis=0)
