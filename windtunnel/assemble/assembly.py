@@ -16,7 +16,7 @@ from windtunnel.assemble.graph_column import GraphColumn
 from windtunnel.assemble.host_steps import HostSteps
 from windtunnel.assemble.method_columns import MethodColumns
 from windtunnel.assemble.output_head import output_dtypes, predictor_head, predictor_methods, transformer_methods
-from windtunnel.assemble.predictors import Predictors
+from windtunnel.assemble.predictors import Predictors, ScoredPredictor
 from windtunnel.assemble.program_builder import ProgramBuilder
 from windtunnel.encode import RowEncoder, Rows
 from windtunnel.encode.one_dimensional import one_dimensional
@@ -66,17 +66,21 @@ class Assembly:
         self._methods = MethodColumns(self._context, self._predictors)
         self._host_steps = HostSteps(self._builder, self.untranslated, self.sample)
         self._assembled: dict[Expression | tuple[Expression, str], list[GraphColumn]] = {}
-        self.program = Program(self._builder.steps, self._assemble(graph))
+        methods, self.head = self._assemble(graph)
+        self.program = Program(self._builder.steps, methods)
         self.origins, self.hosts = self._builder.origins, self._host_steps.steps
 
-    def _assemble(self, graph: Expression) -> dict[str, ProgramStep]:
-        """Add all steps and the head; return the steps of further methods."""
+    def _assemble(self, graph: Expression) -> tuple[dict[str, ProgramStep], Head]:
+        """Add all steps; gives the steps of further methods, and the head."""
         scored = self._predictors.final(graph)
-        if scored is not None:
-            self._builder.add_rejecting_steps()
-            methods, scored = predictor_methods(self._context, self.pipeline, scored)
-            self.head = predictor_head(self.pipeline, scored, methods)
-            return methods
+        return self._assemble_transformer(graph) if scored is None else self._assemble_predictor(scored)
+
+    def _assemble_predictor(self, scored: ScoredPredictor) -> tuple[dict[str, ProgramStep], Head]:
+        self._builder.add_rejecting_steps()
+        methods, scored = predictor_methods(self._context, self.pipeline, scored)
+        return methods, predictor_head(self.pipeline, scored, methods)
+
+    def _assemble_transformer(self, graph: Expression) -> tuple[dict[str, ProgramStep], Head]:
         columns = self._columns(graph)
         if not columns:
             name = f"step {graph.name!r}" if isinstance(graph, Step) else type(self.pipeline).__name__
@@ -88,8 +92,8 @@ class Assembly:
         methods = transformer_methods(self._context, graph)
         self._builder.add_rejecting_steps()
         self._builder.add("columns", "", Squeeze() if graph in self._categories.flat else Identity(), places)
-        self.head = Head("transform", methods=("transform", *methods), dtypes=output_dtypes(self._context, graph))
-        return methods
+        head = Head("transform", methods=("transform", *methods), dtypes=output_dtypes(self._context, graph))
+        return methods, head
 
     def _raw_columns(self, graph: Expression, composites: Composites) -> tuple[list[str] | None, int]:
         try:

@@ -14,7 +14,7 @@ from scipy import sparse
 from torch import Tensor
 
 from windtunnel.assemble.edge_cases.imputed_thresholds import follow, transform_of
-from windtunnel.assemble.graph_column import GraphColumn, added_on_demand, column_at
+from windtunnel.assemble.graph_column import GraphColumn, Rejected, added_on_demand, column_at
 from windtunnel.assemble.program_builder import ProgramBuilder
 from windtunnel.encode import NONE_CATEGORY, CategoryColumn, Rows, Vocabulary, category_text
 from windtunnel.encode.cityhash import city_hash, signed
@@ -45,7 +45,8 @@ class Categories:
         name, estimator, number = step.name, step.estimator_name, recoding.number
         transform, imputed = transform_of(step.estimator), [column.imputed for column in columns]
         if number is None:
-            if any(c.raw is None for c, known in zip(columns, recoding.categories, strict=True) if known is not None):
+            pairs = zip(columns, recoding.categories, strict=True)
+            if any(column.raw is None for column, listed_categories in pairs if listed_categories is not None):
                 raise UnsupportedEstimator(f"step {name!r} groups categories that earlier steps computed as numbers.")
             numbers = [column.number for column in columns]
         else:
@@ -61,26 +62,18 @@ class Categories:
         return [
             replace(
                 column,
-                number=numbers[position] if number is not None or known is None else None,
-                categories=(*column.categories, *_present(known or ())),
+                number=numbers[position] if number is not None or listed_categories is None else None,
+                categories=(*column.categories, *_present(listed_categories or ())),
                 recodings=(*column.recodings, partial(recoding.recode, position)),
                 imputed=imputed[position],
                 rejects=column.rejects.union(_rejects_infinite(step)),
             )
-            for position, (column, known) in enumerate(zip(columns, recoding.categories, strict=True))
+            for position, (column, listed_categories) in enumerate(zip(columns, recoding.categories, strict=True))
         ]
 
     def encoded(self, step: Step, encoding: CategoryEncoding, columns: Sequence[GraphColumn]) -> list[GraphColumn]:
         """The output columns of an encoder: a table over each column with a vocabulary; numbers pass through."""
-        categories = [
-            known and _recoded_missing(column, known)
-            for column, known in zip(columns, encoding.categories, strict=True)
-        ]
-        encoding = replace(encoding, categories=categories)
-        vocabularies = [
-            None if known is None else self._vocabulary(step, column, known, encoding.buckets, encoding.tells_none)
-            for column, known in zip(columns, categories, strict=True)
-        ]
+        encoding, vocabularies = self._with_vocabularies(step, encoding, columns)
         probed = probe(step.estimator, encoding, [entry and entry[1] for entry in vocabularies])
         if probed.flat:
             self.flat.add(step)
@@ -97,7 +90,9 @@ class Categories:
                 vocabulary = replace(vocabulary, values=vocabulary.values[:-1])
             # If unknown categories are recoded, no id points at the rows of the buckets.
             table = self._table_module(probed.tables[index][: len(vocabulary)], encoding.trainable)  # type: ignore[index]
-            rejects = column.rejects.union(rejected, _rejects_infinite(step), {3} if encoding.rejects_fractions else ())
+            rejects = column.rejects.union(rejected, _rejects_infinite(step))
+            if encoding.rejects_fractions:
+                rejects |= {Rejected.FRACTION}
             encoded = self._table(step, table, column, vocabulary, rejects)
             if probed.additive:
                 summands += encoded
@@ -105,10 +100,32 @@ class Categories:
             for position, output in zip(positions, encoded, strict=True):
                 outputs[position] = output
         if probed.additive:
-            groups = SumGroups(len(summands) // probed.width)
-            sums = self._builder.module(step.name, step.estimator_name, groups, summands)
-            outputs = [passed or total for passed, total in zip(outputs, sums, strict=True)]
+            outputs = self._with_sums(step, outputs, summands)
         return [output for output in outputs if output is not None]
+
+    def _with_vocabularies(
+        self, step: Step, encoding: CategoryEncoding, columns: Sequence[GraphColumn]
+    ) -> tuple[CategoryEncoding, list[tuple[Vocabulary, list[Any]] | None]]:
+        """The encoding with missing categories as earlier steps recode them; and the vocabulary of each column."""
+        categories = [
+            listed_categories and _recoded_missing(column, listed_categories)
+            for column, listed_categories in zip(columns, encoding.categories, strict=True)
+        ]
+        vocabularies = [
+            None
+            if listed_categories is None
+            else self._vocabulary(step, column, listed_categories, encoding.buckets, encoding.tells_none)
+            for column, listed_categories in zip(columns, categories, strict=True)
+        ]
+        return replace(encoding, categories=categories), vocabularies
+
+    def _with_sums(
+        self, step: Step, outputs: list[GraphColumn | None], summands: list[GraphColumn]
+    ) -> list[GraphColumn | None]:
+        """The output columns of an encoder that adds up the tables of its columns."""
+        groups = SumGroups(len(summands) // len(outputs))
+        sums = self._builder.module(step.name, step.estimator_name, groups, summands)
+        return [passed or total for passed, total in zip(outputs, sums, strict=True)]
 
     def codes(self, step: Step, column: GraphColumn, categories: Sequence[Any], *, closed: bool) -> GraphColumn:
         """Categories as the codes that a tree compares.
@@ -118,7 +135,7 @@ class Categories:
         vocabulary, recoded = self._vocabulary(step, column, categories, 0)
         codes = {category: index for index, category in enumerate(categories)}
         rows = torch.tensor([codes.get(value, math.nan) for value in recoded], dtype=self._builder.dtype).unsqueeze(1)
-        rejects = column.rejects | _rejects_infinite(step) | ({0} if closed else set())
+        rejects = column.rejects | _rejects_infinite(step) | ({Rejected.UNKNOWN} if closed else set())
         return self._table(step, CategoryTable(rows, False), column, vocabulary, rejects)[0]
 
     def statistics(self, step: Step, hashed: HashedColumns, columns: Sequence[GraphColumn]) -> list[GraphColumn]:
@@ -126,8 +143,8 @@ class Categories:
         name, estimator = step.name, step.estimator_name
         plain = [column for position, column in enumerate(columns) if position not in hashed.categories]
         coded = [
-            self._by_hash(step, columns[position], known, position in hashed.complete)
-            for position, known in hashed.categories.items()
+            self._by_hash(step, columns[position], known_hashes, position in hashed.complete)
+            for position, known_hashes in hashed.categories.items()
         ]
         places = [(IDS, self._builder.encoder.add_category(category)) for category, _ in coded]
         if hashed.statistics is None:
@@ -165,7 +182,7 @@ class Categories:
     ) -> list[GraphColumn]:
         """The columns of a table over a raw column; a single one can be encoded again."""
         assert column.raw is not None
-        category = CategoryColumn(column.raw, vocabulary, *(kind in rejects for kind in (0, 1, 2, 3)))
+        category = CategoryColumn(column.raw, vocabulary, *(kind in rejects for kind in Rejected))
         encoder, estimator = self._builder.encoder, step.estimator_name
         if category.rejects:  # even if no step reads the table, as the source checks all of its input
             encoder.add_category(category)
@@ -177,12 +194,18 @@ class Categories:
             return [GraphColumn(number=partial(place, position)) for position in range(width)]
         codes = table.rows[:, 0].tolist()
         # A rejected value has no code and stays as it is.
-        values = [UNKNOWN if 0 in rejects else codes[0], None if 1 in rejects else codes[1], *codes[2:]]
+        unknown = UNKNOWN if Rejected.UNKNOWN in rejects else codes[0]
+        values = [unknown, None if Rejected.MISSING in rejects else codes[1], *codes[2:]]
         recodings = (lambda _: list(values),)
         return [GraphColumn(partial(place, 0), column.raw, (), vocabulary.values, recodings, rejects)]
 
     def _vocabulary(
-        self, step: Step, column: GraphColumn, known: Sequence[Any], buckets: int, tells_none: bool = False
+        self,
+        step: Step,
+        column: GraphColumn,
+        listed_categories: Sequence[Any],
+        buckets: int,
+        tells_none: bool = False,
     ) -> tuple[Vocabulary, list[Any]]:
         """The vocabulary of a raw column; and unknown, missing and its values as the earlier steps recode them."""
         if column.raw is None:
@@ -192,7 +215,8 @@ class Categories:
             )
         values = column.vocabulary
         if values is None:
-            values = tuple(dict.fromkeys((*column.categories, *_present(known)))) or self._sampled(column.raw)
+            values = tuple(dict.fromkeys((*column.categories, *_present(listed_categories))))
+            values = values or self._sampled(column.raw)
             none, nan = _recode(column, [None, math.nan])
             # In a column of numbers None becomes NaN before any step.
             text = not values or any(isinstance(value, str) for value in values)
@@ -229,21 +253,25 @@ class Categories:
                 f"{self._builder.encoder.column_name(column.raw)} as a category, and there {error}; "
                 "convert the column to text before fitting."
             ) from error
-        rejects, further = column.rejects | ({1} if missing is None else set()), None
+        rejects, further = column.rejects | ({Rejected.MISSING} if missing is None else set()), None
         if recoded[0] is UNKNOWN:
             further = tuple(sorted({*known_hashes} - {code % 2**32 for code in hashes if code is not None}))
             # Formats that cannot hash a text map unknown texts to one id, which may be no category of the source.
-            rejects |= {0} if further or not complete else set()
+            rejects |= {Rejected.UNKNOWN} if further or not complete else set()
         codes = [unknown, missing, *hashes, *map(signed, further or ())]
         category = CategoryColumn(
-            column.raw, Vocabulary(values, hashes=further), 0 in rejects, 1 in rejects, rejects_fractions=True
+            column.raw,
+            Vocabulary(values, hashes=further),
+            rejects_unknown=Rejected.UNKNOWN in rejects,
+            rejects_missing=Rejected.MISSING in rejects,
+            rejects_fractions=True,
         )
         return category, torch.tensor([NO_HASH if code is None else code for code in codes])
 
 
 def _rejects_infinite(step: Step) -> set[int]:
     """scikit-learn rejects infinite numbers as categories; other libraries accept them."""
-    return {2} if type(step.estimator).__module__.startswith("sklearn.") else set()
+    return {Rejected.INFINITE} if type(step.estimator).__module__.startswith("sklearn.") else set()
 
 
 def _recode(column: GraphColumn, values: list[Any]) -> list[Any]:
@@ -253,14 +281,14 @@ def _recode(column: GraphColumn, values: list[Any]) -> list[Any]:
     return values
 
 
-def _recoded_missing(column: GraphColumn, known: Sequence[Any]) -> Sequence[Any]:
+def _recoded_missing(column: GraphColumn, listed_categories: Sequence[Any]) -> Sequence[Any]:
     """The categories that an encoder lists, None replaced by NaN if earlier steps give NaN for both."""
     if column.vocabulary is not None:
-        return known
+        return listed_categories
     none, nan = _recode(column, [None, math.nan])
     if none is None or not (is_missing(none) and is_missing(nan)):
-        return known
-    return [math.nan if value is None else value for value in known]
+        return listed_categories
+    return [math.nan if value is None else value for value in listed_categories]
 
 
 def _present(values: Iterable[Any]) -> list[Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from enum import IntEnum
 from functools import cache
 from typing import Any
 
@@ -12,6 +13,15 @@ from windtunnel.errors import UnsupportedEstimator
 
 Place = tuple[int, int]
 """A slot of the program and a column of its output."""
+
+
+class Rejected(IntEnum):
+    """Kinds of values that an encoder rejects; the first two are rows of every probed table of categories, too."""
+
+    UNKNOWN = 0
+    MISSING = 1
+    INFINITE = 2
+    FRACTION = 3  # a number that is not whole
 
 
 @dataclass(frozen=True)
@@ -29,8 +39,7 @@ class GraphColumn:
     """Functions of the earlier steps, in order; each maps the list [unknown, missing, *vocabulary] to recoded
     values."""
     rejects: frozenset[int] = frozenset()
-    """0 if an earlier encoder rejects unknown categories, 1 missing ones, 2 infinite numbers, 3 numbers that are not
-    whole."""
+    """The kinds of values that an earlier encoder rejects, see ``Rejected``."""
     imputed: ImputedValue = ImputedValue()  # what a missing number has become
     rounded: bool = False  # whether numbers may differ from the source's in their last bits
 

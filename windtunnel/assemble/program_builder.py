@@ -13,7 +13,14 @@ from numpy.typing import NDArray
 
 from windtunnel.assemble.edge_cases.imputed_thresholds import ImputedValue, follow
 from windtunnel.assemble.edge_cases.rejected_inputs import PROBED_METHODS, rejected_inputs
-from windtunnel.assemble.graph_column import GraphColumn, Place, added_on_demand, check_not_empty, check_numbers
+from windtunnel.assemble.graph_column import (
+    GraphColumn,
+    Place,
+    Rejected,
+    added_on_demand,
+    check_not_empty,
+    check_numbers,
+)
 from windtunnel.encode import RowEncoder
 from windtunnel.modules.base import Module
 from windtunnel.modules.columns.affine import Affine
@@ -119,9 +126,9 @@ class ProgramBuilder:
             name, estimator, inputs = step.name, step.estimator_name, columns
             place = added_on_demand(lambda: self.add(name, estimator, Identity(), self.places(name, inputs), rejects))
             self._rejecting.append(place)
-            codes = {code for kind, code in (("nan", 1), ("inf", 2)) if kind in rejects}
+            kinds = {kind for name, kind in (("nan", Rejected.MISSING), ("inf", Rejected.INFINITE)) if name in rejects}
             columns = [
-                replace(column, number=partial(place, position), rejects=column.rejects.union(codes))
+                replace(column, number=partial(place, position), rejects=column.rejects.union(kinds))
                 for position, column in enumerate(columns)
             ]
         return [columns[position] for position in positions]
