@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from windtunnel.compiler.native.image import Fact
 from windtunnel.compiler.native.lowering.ranks import Searches
-from windtunnel.compiler.native.lowering.tree_masks import Ints, Walk
+from windtunnel.compiler.native.lowering.tree_layout import Ints, Walk
 
 NEVER = 255
 """No byte is above it."""

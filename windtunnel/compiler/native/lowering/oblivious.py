@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 
 from windtunnel.compiler.native.image import Fact
 from windtunnel.compiler.native.lowering.byte_columns import NEVER, ByteColumns
-from windtunnel.compiler.native.lowering.tree_masks import MASK_ROWS, Ints, Walk, levels_of
+from windtunnel.compiler.native.lowering.tree_layout import Ints, Walk, levels_of
+from windtunnel.compiler.native.lowering.tree_masks import MASK_ROWS
 
 LANES = 64
 """Trees of a group."""

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from windtunnel.compiler.native.image import Fact
 from windtunnel.compiler.native.lowering.byte_columns import NEVER, ByteColumns
-from windtunnel.compiler.native.lowering.tree_masks import Ints, Walk, levels_of
+from windtunnel.compiler.native.lowering.tree_layout import Ints, Walk, levels_of
 
 LANES = 64
 """Nodes of a table."""

@@ -9,7 +9,8 @@ from windtunnel.compiler.native.image import Fact, ImageWriter
 from windtunnel.compiler.native.lowering.oblivious import oblivious
 from windtunnel.compiler.native.lowering.registry import lowers
 from windtunnel.compiler.native.lowering.successors import successors
-from windtunnel.compiler.native.lowering.tree_masks import Walk, masks
+from windtunnel.compiler.native.lowering.tree_layout import Walk
+from windtunnel.compiler.native.lowering.tree_masks import masks
 from windtunnel.modules.trees.forms.bitvectors import BitvectorTrees
 from windtunnel.modules.trees.forms.gemm import GemmTrees
 from windtunnel.modules.trees.forms.oblivious import ObliviousTrees
