@@ -41,7 +41,7 @@ def test_trees_are_exact_until_soften_is_called() -> None:
     before = lazy.scores(X)
     assert lazy.soften() is lazy and isinstance(lazy.program.steps[-1].module, SoftTrees)
     assert any("threshold" in name for name in trainable(lazy)) and any("steps.0." in name for name in trainable(lazy))
-    assert not lazy.pending and 0.999 < lazy.fidelity.r2 < 1
+    assert not lazy.softening_pending and 0.999 < lazy.fidelity.r2 < 1
     soft = lazy.scores(X)
     assert not torch.equal(soft, before) and torch.equal(lazy.soften().scores(X), soft)
 

@@ -31,7 +31,7 @@ class SmallNet(nn.Module):
         super().__init__()
         self.head = head
         self.exact_modules: dict[int, Any] = {}
-        self.softening, self.pending = None, False
+        self.softening, self.softening_pending = None, False
         self.program: Any = SimpleNamespace(steps=[SimpleNamespace(module=None, takes=[])], method_steps={})
         self.origins = list[Any]()
         self.engine, self.fixed, self.history = None, False, cast(History | None, None)

@@ -62,7 +62,7 @@ def test_the_exact_trees_where_nothing_helps() -> None:
     net.fit(train, valid, joint=True, learning_rate=1e-9, **STEPS)
     assert net.history.kept.name in ("translation", "source pipeline")
     np.testing.assert_allclose(net.predict_proba(valid[0]), source.predict_proba(valid[0]), atol=1e-6)
-    assert net.pending and net.soften() is net
+    assert net.softening_pending and net.soften() is net
 
 
 def test_joint_is_true_or_false() -> None:

@@ -312,7 +312,7 @@ def _facts(net: TranslatedPipeline) -> list[tuple[str, str]]:
     facts += [("trees", f"{choice}{onnx}") for choice in net.strategy_choices]
     if isinstance(net.engine, NativeEngine):
         facts += [("runs in torch", f"{name}: {reason}") for name, reason in net.engine.torch_steps.items()]
-    if net.softening is not None and net.pending:
+    if net.softening is not None and net.softening_pending:
         text = f"joint training and net.soften() replace exact trees by soft ones (level {net.softening.level})"
         facts.append(("trainable", text))
     if net.history is not None:

@@ -61,7 +61,7 @@ def soften(net: TranslatedPipeline, calibration: CalibrationRows | None = None, 
         See ``translate``.
     """
     plan = net.softening
-    if plan is None or not net.pending:
+    if plan is None or not net.softening_pending:
         return
     calibration = calibration or net.calibration
     if calibration is not None and may_soften(net.program):

@@ -77,7 +77,7 @@ class TranslatedPipeline(ScoringPipeline):
         are trained.
     calibration : CalibrationRows or None
         The rows to soften with; not saved.
-    pending : bool
+    softening_pending : bool
         Whether ``soften`` has not been called yet. Until then all parameters are frozen.
     strategy_choices : list of StrategyChoice
         How to run each ensemble of exact trees.
@@ -167,7 +167,7 @@ class TranslatedPipeline(ScoringPipeline):
         self.program.requires_grad_(False)
 
     @property
-    def pending(self) -> bool:
+    def softening_pending(self) -> bool:
         """Whether exact modules will become soft."""
         return self.softening is not None and not self.exact_modules
 
@@ -253,7 +253,7 @@ class TranslatedPipeline(ScoringPipeline):
             ``Translation.soften``.
         """
         numbers = numbers.to(getattr(torch, self.encoder.dtype))
-        if not self.pending or not torch.is_grad_enabled():
+        if not self.softening_pending or not torch.is_grad_enabled():
             return self.program(numbers, ids)  # type: ignore[no-any-return]
         if self.training or numbers.requires_grad:
             raise BadInput(f"{WITHOUT_GRADIENT} To predict, call net.eval(), or use torch.no_grad().")

@@ -91,7 +91,7 @@ def finetune(
     checkpoints : CheckpointOptions
     """
     _check_source(net, options)
-    began, pending = time.perf_counter(), net.pending
+    began, pending = time.perf_counter(), net.softening_pending
     # Rows. A loop of the caller may have trained soft steps, which have no exact form any more.
     net.drop_trained_exact_modules()
     data = DataModule(net, train, valid, options, lightning.processes)
@@ -293,7 +293,7 @@ def _calibration_rows(net: TranslatedPipeline, data: DataModule, processes: int)
     None for rows that are not in memory, and where several processes must get the same soft trees.
     """
     rows = _rows_in_memory(data)
-    if not net.pending or net.calibration is not None or rows is None or processes > 1:
+    if not net.softening_pending or net.calibration is not None or rows is None or processes > 1:
         return None
     if len(rows.ids) < FEWEST_CALIBRATION_ROWS:
         return None

@@ -31,7 +31,7 @@ JOINT = "joint training"
 
 def is_trainable(net: TranslatedPipeline) -> bool:
     """Whether a parameter takes gradients, or will once trees are soft."""
-    if net.softening is not None and net.pending:
+    if net.softening is not None and net.softening_pending:
         return trainable_when_soft(net.program, net.softening)
     return any(parameter.requires_grad for parameter in net.parameters())
 

@@ -78,7 +78,7 @@ def pack(net: TranslatedPipeline) -> bytes:
         steps=[step_data(step, origin) for step, origin in zip(net.program.steps, net.origins, strict=True)],
         method_steps={method: step_data(step, Origin("", "")) for method, step in net.program.method_steps.items()},
         exact={position: step_data(step, Origin("", "")) for position, step in exact.items()},
-        softening=net.softening if net.pending else None,
+        softening=net.softening if net.softening_pending else None,
         initially_zero=zero,
         trainable=[name for name, parameter in net.program.named_parameters() if parameter.requires_grad],
         head=head_data(net.head),
