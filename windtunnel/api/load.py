@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from os import PathLike, fspath
+from os import PathLike
 from typing import Any
 
 from windtunnel.api.translation import Translation
-from windtunnel.errors import InvalidOption
 from windtunnel.export.artefact import artefact
-from windtunnel.serving.cascade.file import is_cascade
 
 
 def load(path: str | PathLike[str], *, host: Any = None, trusted: bool = False) -> Translation:
@@ -29,10 +27,8 @@ def load(path: str | PathLike[str], *, host: Any = None, trusted: bool = False) 
     Raises
     ------
     BadFile
-        The file is damaged, cut short, too large, from another schema, or not what ``save`` writes.
+        The file is damaged, cut short, too large, from another schema, or not what ``save`` writes, such as a cascade.
     InvalidOption
-        Steps stayed on the host, and ``host`` is missing or is another pipeline; or the file holds a cascade.
+        Steps stayed on the host, and ``host`` is missing or is another pipeline.
     """
-    if is_cascade(path):
-        raise InvalidOption(f"{fspath(path)!r} is a cascade; read it with windtunnel.Cascade.load, or serve it.")
     return artefact.load(path, Translation, host=host, trusted=trusted)

@@ -27,6 +27,8 @@ WIDENED = ":float64"
 """End of the name of a float64 tensor that is stored as float32, as that holds all its values."""
 HEADER_BYTES = 100_000_000
 """The largest header that safetensors reads."""
+CASCADE = "cascade.json"
+"""The zip member of the files of cascades alone."""
 EXPORTED = {"constants.pkl": "a TorchScript file", "extra/windtunnel.json": "a file of torch.export"}
 """End of a zip member's name -> the export format that has such a member."""
 
@@ -82,11 +84,13 @@ def _narrowed(name: str, value: Tensor) -> tuple[str, Tensor]:
 
 
 def _reason(path: str | PathLike[str], data: bytes, error: Exception) -> str:
-    """Say which other format of windtunnel the file has, or that it is damaged."""
+    """Say which other format of windtunnel the file has and what reads it, or that it is damaged."""
     exported, trusted = "an ONNX file" if Path(path).suffix == ".onnx" and data[:2] != b"PK" else "", ""
     if data[:2] == b"PK":
         with suppress(BadZipFile, NotImplementedError, OSError, RuntimeError, ValueError, struct.error):
             names = ZipFile(BytesIO(data)).namelist()
+            if CASCADE in names:
+                return "is a cascade; read it with windtunnel.Cascade.load, or serve it."
             exported = next((kind for end, kind in EXPORTED.items() if any(name.endswith(end) for name in names)), "")
             trusted = ", trusted=True"
     if exported:

@@ -14,12 +14,13 @@ from pydantic.dataclasses import dataclass
 from windtunnel.atomic_write import write_atomically
 from windtunnel.errors import BadFile, WindTunnelError
 from windtunnel.export.artefact import artefact
+from windtunnel.export.artefact.container import CASCADE
 from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.serving.cascade.statistics import FeatureGroup
 from windtunnel.serving.cascade.threshold import Threshold
 from windtunnel.serving.cascade.timing import RowSeconds
 
-FACTS, SMALL, FULL = "cascade.json", "small.windtunnel", "full.windtunnel"
+FACTS, SMALL, FULL = CASCADE, "small.windtunnel", "full.windtunnel"
 
 
 @dataclass(frozen=True)
