@@ -37,9 +37,9 @@ def translate(
         Left as it is.
     level : str or {step name: str}
         The trainable weights of soft trees: "L0" none, "L1" leaf values, "L2" also thresholds, "L3" also the weights of
-        the first layer, "L4" also those of the second. If it is one string, trees
-        of thousands of leaves stay hard, with a warning. With a mapping all trees become soft; steps that it does not
-        name get L4.
+        the first layer, "L4" also those of the second. With one string, trees of
+        thousands of leaves stay hard, with a warning. With a mapping all trees become soft; steps that it does not name
+        get L4.
     start : "warm" or "cold"
         Copied from the fitted pipeline, or the same architecture with random trees and tables, soft at once.
     temperature : "auto" or float

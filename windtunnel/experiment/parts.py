@@ -36,14 +36,15 @@ def load_parts(data: DataConfig) -> dict[str, Part]:
     return {part: _rows_and_target(frames[part], part, data) for part in PARTS}
 
 
-def name_classes(net: TranslatedPipeline, data: DataConfig) -> None:
+def name_classes(data: DataConfig, *nets: TranslatedPipeline) -> None:
     """Name the classes 0 and 1 that ``data.positive`` makes of the target by their labels; without it, do nothing."""
     if data.positive is None:
         return
     values = read_table_file(data.folder / data.train, text=data.categorical)[data.target].dropna().unique().tolist()
     others = [value for value in values if value != data.positive]
     classes = np.array([others[0] if len(others) == 1 else f"not {data.positive}", data.positive])
-    net.replace_head(replace(net.head, classes=classes))
+    for net in nets:
+        net.replace_head(replace(net.head, classes=classes))
 
 
 def _read(data: DataConfig, name: str) -> pd.DataFrame:

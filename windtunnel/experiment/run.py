@@ -80,7 +80,7 @@ def run_fit(config: Config, *, resume: bool = False) -> Comparison:
             "progress": sys.stderr.isatty(),
         },
     )
-    name_classes(comparison.net, config.data)
+    name_classes(config.data, comparison.net)
     write_model(comparison, folder)
     write_json(folder / "summary.json", {**comparison.summary(), "config": config.model_dump(mode="json")})
     return comparison
@@ -115,8 +115,9 @@ def run_sweep(config: Config) -> tuple[SweepResult, Scores]:
         name: {part: measure(model, *parts[part], head=result.net.head) for part in ("valid", "test")}
         for name, model in (("source", source), ("best", result.net))
     }
-    name_classes(result.net, config.data)
-    result.net.save(folder / BEST)
+    if config.data.positive is not None:
+        name_classes(config.data, result.net)
+        result.net.save(folder / BEST)
     write_table_file(result.history, folder / "history.csv")
     result.plots(folder / "plots")
     summary = {
@@ -143,8 +144,7 @@ def run_cascade(config: Config, accuracy_loss: float, metric: Metric) -> Cascade
     result = cascade(
         source, parts["train"], parts["valid"], accuracy_loss=accuracy_loss, metric=metric, seed=config.data.seed
     )
-    for net in (result.small, result.full):
-        name_classes(net, config.data)
+    name_classes(config.data, result.small, result.full)
     config.output.mkdir(parents=True, exist_ok=True)
     result.save(config.output / "model.cascade")
     return result
