@@ -100,8 +100,8 @@ def crossfit(
     net = _fast_translation(source)
     resolved = Recipe.resolve(recipe, {"seed": seed} if recipe is None or isinstance(recipe, str) else {})
     train = loader(net, X, y, weight, seed=resolved.seed)
-    train.batch_size = resolved.rows_per_step(train.size)
-    train.scores = _scores(net.head, source.out_of_fold(X))
+    scores = _scores(net.head, source.out_of_fold(X))
+    train = replace(train, batch_size=resolved.rows_per_step(train.size), scores=scores)
     net.fit(train, valid, recipe=resolved, **options)
     if not isinstance(valid, tuple) or not _is_fitted(pipeline):
         return net

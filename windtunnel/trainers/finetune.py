@@ -283,7 +283,7 @@ def _rows_of_residual(data: DataModule, options: Recipe, residual_recipe: Recipe
     if train.batch_size != options.rows_per_step(train.size):
         return data
     rebatched = copy(data)
-    rebatched.train = train.in_batches_of(residual_recipe.rows_per_step(train.size))
+    rebatched.train = replace(train, batch_size=residual_recipe.rows_per_step(train.size))
     return rebatched
 
 

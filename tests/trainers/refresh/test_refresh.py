@@ -19,7 +19,7 @@ from sklearn.pipeline import make_pipeline
 import windtunnel
 from windtunnel.errors import BadInput
 from windtunnel.objectives.losses import Loss, logistic, softmax, squared
-from windtunnel.trainers.refresh.value_groups import RefreshRows, derivatives
+from windtunnel.trainers.refresh.value_groups import RefreshRows, row_derivatives
 
 Rows = tuple[pd.DataFrame, NDArray[np.int64]]
 
@@ -172,17 +172,23 @@ def test_arguments_are_checked(path: Path) -> None:
 @pytest.mark.parametrize(
     ("loss", "outputs"), [(logistic, 1), (partial(logistic, scale=2.0), 1), (softmax, 3), (squared, 1), (squared, 2)]
 )
-def test_closed_derivatives_are_those_of_autograd(loss: Loss, outputs: int) -> None:
+def test_derivatives_are_those_of_the_closed_forms(loss: Loss, outputs: int) -> None:
     generator = torch.Generator().manual_seed(0)
     scores = torch.randn(50, outputs, dtype=torch.float64, generator=generator)
     values = torch.randn(50, outputs, generator=generator)
     target = values if loss is squared else torch.randint(0, max(outputs, 2), (50,), generator=generator)
     weight = torch.rand(50, dtype=torch.float64, generator=generator)
-    rows = RefreshRows(scores, target, weight)
-    gradient, curvature = derivatives(loss, rows, second=True)
-    by_autograd = derivatives(lambda *rest: loss(*rest), rows, second=True)
-    torch.testing.assert_close(gradient, by_autograd[0])
-    torch.testing.assert_close(curvature.clamp_min(0.01 * float(curvature.mean())), by_autograd[1])
+    gradient, curvature = row_derivatives(loss, RefreshRows(scores, target, weight), second=True)
+    if loss is squared:
+        first, second = 2 * (scores - values) / outputs, torch.full_like(scores, 2 / outputs)
+    else:
+        scale = loss.keywords["scale"] if isinstance(loss, partial) else 1.0
+        chance = scores.softmax(dim=1) if outputs > 1 else (scale * scores).sigmoid()
+        hit = torch.nn.functional.one_hot(target) if outputs > 1 else target.unsqueeze(1)
+        first, second = scale * (chance - hit), scale**2 * chance * (1 - chance)
+    second = weight.unsqueeze(1) * second
+    torch.testing.assert_close(gradient, weight.unsqueeze(1) * first)
+    torch.testing.assert_close(curvature, second.clamp_min(0.01 * float(second.mean())))
 
 
 @pytest.mark.parametrize("forest", [RandomForestClassifier, RandomForestRegressor])

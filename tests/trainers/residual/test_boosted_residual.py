@@ -19,7 +19,7 @@ import windtunnel
 from windtunnel.export import serving
 from windtunnel.modules.trees.hard import HardTrees
 from windtunnel.objectives.losses import LOSSES
-from windtunnel.trainers.residual.boosted.boosting import BinnedFeatures, BoostingRows, boost, derivatives
+from windtunnel.trainers.residual.boosted.boosting import BinnedFeatures, BoostingRows, boost, boosting_derivatives
 from windtunnel.trainers.residual.boosted.cell_tables import PRIOR_ROWS, CellTables, TargetRows, row_blocks
 
 ROWS, TRAIN, VALID = 9000, slice(0, 6000), slice(6000, 8500)
@@ -73,7 +73,7 @@ def test_derivatives_of_the_logistic_loss() -> None:
     scores, target = torch.from_numpy(random.normal(size=(50, 1))), torch.from_numpy(random.integers(0, 2, 50))
     weight = torch.from_numpy(random.random(50))
     chance, scale = 1 / (1 + np.exp(-scores[:, 0].numpy())), (weight / weight.mean()).numpy()
-    first, second = derivatives(LOSSES["logistic"], scores, target, weight)
+    first, second = boosting_derivatives(LOSSES["logistic"], scores, target, weight)
     assert np.allclose(first, (chance - target.numpy()) * scale)
     assert np.allclose(second, chance * (1 - chance) * scale)
 
@@ -82,11 +82,11 @@ def test_derivatives_of_several_scores_and_of_a_loss_without_curvature() -> None
     random = np.random.default_rng(0)
     scores, target = torch.from_numpy(random.normal(size=(50, 3))), torch.from_numpy(random.integers(0, 3, 50))
     chance = torch.softmax(scores, dim=1).numpy()
-    first, second = derivatives(LOSSES["softmax"], scores, target, None)
+    first, second = boosting_derivatives(LOSSES["softmax"], scores, target, None)
     assert np.allclose(first, chance - np.eye(3)[target.numpy()])
     assert np.allclose(second, chance * (1 - chance))
     values = torch.from_numpy(random.normal(size=50))
-    first, second = derivatives(LOSSES["absolute"], scores[:, :1].detach(), values, None)
+    first, second = boosting_derivatives(LOSSES["absolute"], scores[:, :1].detach(), values, None)
     assert np.array_equal(first, np.sign((scores[:, 0].detach() - values).numpy())) and np.all(second == 1)
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import cached_property
 from hashlib import blake2b
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import Tensor
@@ -16,9 +17,11 @@ from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.trainers.data.encoded_loader import EncodedLoader, check_whole
 from windtunnel.trainers.data.encoding import SeenClasses
 from windtunnel.trainers.data.hold_out import held_out
+from windtunnel.trainers.data.schema import BatchSchema
 from windtunnel.trainers.loop.processes import rank, world
 
 
+@dataclass(eq=False, repr=False)
 class EncodedRows(EncodedLoader):
     """Encoded rows in memory, as batches ``(Batch, target)`` or ``(Batch, target, weight)``.
 
@@ -41,36 +44,30 @@ class EncodedRows(EncodedLoader):
         Whether to permute the rows, and whether to drop a smaller last batch.
     seed : int
         Seed of the order of the rows.
-
-    Attributes
-    ----------
     equal : bool
         Whether all processes take the same number of rows; if not, no row is read twice.
+    schema, scores
+        See ``EncodedLoader``.
     """
 
     rows: Batch
+    target: Tensor | None = None
+    weight: Tensor | None = None
+    _: KW_ONLY
+    batch_size: int = 4096
+    shuffle: bool = True
+    seed: int = 0
+    drop_last: bool = False
+    equal: bool = True
+    schema: BatchSchema | None = None
+    scores: Tensor | None = None
+    _pinned: bool = field(default=False, init=False)
+    _epoch: int = field(default=0, init=False)
 
-    def __init__(
-        self,
-        rows: Batch,
-        target: Tensor | None = None,
-        weight: Tensor | None = None,
-        *,
-        batch_size: int = 4096,
-        shuffle: bool = True,
-        seed: int = 0,
-        drop_last: bool = False,
-    ) -> None:
-        self.rows = Batch(*(block.contiguous() for block in rows))
-        self.target = target
-        self.weight = weight
-        self.batch_size = check_whole("batch_size", batch_size, 1)
-        self.shuffle = shuffle
-        self.seed = check_whole("seed", seed, 0)
-        self.drop_last = drop_last
-        self.equal = True
-        self._pinned = False
-        self._epoch = 0
+    def __post_init__(self) -> None:
+        self.rows = Batch(*(block.contiguous() for block in self.rows))
+        self.batch_size = check_whole("batch_size", self.batch_size, 1)
+        self.seed = check_whole("seed", self.seed, 0)
 
     @property
     def size(self) -> int:
@@ -141,52 +138,37 @@ class EncodedRows(EncodedLoader):
             part = block[start:stop] if order is None else block.index_select(0, order[start:stop])
             return part.pin_memory() if self._pinned else part
 
-        rows = Batch(slice_of(self.rows.numbers), slice_of(self.rows.ids))
-        if self.target is None:
-            return rows
-        if self.weight is None:
-            return rows, slice_of(self.target)
-        return rows, slice_of(self.target), slice_of(self.weight)
+        rows = Batch(*map(slice_of, self.rows))
+        rest = [slice_of(block) for block in (self.target, self.weight) if block is not None]
+        return (rows, *rest) if rest else rows
 
-    def subset(self, index: Tensor, *, shuffle: bool) -> EncodedRows:
+    def subset(self, index: Tensor, *, shuffle: bool) -> Self:
         """Select the rows of these numbers, int64 ``[n]``."""
-        selected = self._with(
-            Batch(self.rows.numbers[index], self.rows.ids[index]),
-            None if self.target is None else self.target[index],
-            None if self.weight is None else self.weight[index],
-            shuffle=shuffle,
-        )
-        selected.scores = None if self.scores is None else self.scores[index]
-        return selected
+        return self._with_blocks(lambda block: block[index], shuffle=shuffle, drop_last=self.drop_last and shuffle)
 
-    def in_order(self) -> EncodedRows:
+    def in_order(self) -> Self:
         """The same rows for validation, unshuffled."""
-        ordered = self._with(self.rows, self.target, self.weight, shuffle=False)
-        ordered.scores, ordered.equal = self.scores, False
-        return ordered
+        return replace(self, shuffle=False, drop_last=False, equal=False)
 
-    def in_batches_of(self, batch_size: int) -> EncodedRows:
-        """The same rows in batches of another size."""
-        rebatched = self._with(self.rows, self.target, self.weight, shuffle=self.shuffle)
-        rebatched.scores, rebatched.batch_size = self.scores, batch_size
-        return rebatched
-
-    def to(self, device: torch.device) -> EncodedRows:
+    def to(self, device: torch.device) -> Self:
         """The same rows on a device."""
-        rows = Batch(self.rows.numbers.to(device), self.rows.ids.to(device))
-        target = None if self.target is None else self.target.to(device)
-        weight = None if self.weight is None else self.weight.to(device)
-        return self._with(rows, target, weight, shuffle=self.shuffle)
+        return self._with_blocks(lambda block: block.to(device))
+
+    def _with_blocks(self, change: Callable[[Tensor], Tensor], **options: Any) -> Self:
+        """The same loader with a change of all its tensors."""
+        blocks = {name: getattr(self, name) for name in ("target", "weight", "scores")}
+        changed: dict[str, Any] = {name: block if block is None else change(block) for name, block in blocks.items()}
+        return replace(self, rows=Batch(*map(change, self.rows)), **changed, **options)
 
     def map(self, change: Callable[[Batch], Batch], whole: Callable[[Batch], Batch] | None = None) -> EncodedLoader:
         """The same rows, all changed at once, by ``whole`` if given."""
-        return self._with((whole or change)(self.rows), self.target, self.weight, shuffle=self.shuffle)
+        return replace(self, rows=(whole or change)(self.rows))
 
     def collect(self, limit: int) -> Any:
         """All rows, whatever the limit."""
         return (self.rows, self.target) if self.weight is None else (self.rows, self.target, self.weight)
 
-    def hold_out(self, fraction: float, seed: int) -> tuple[EncodedRows, EncodedRows] | None:
+    def hold_out(self, fraction: float, seed: int) -> tuple[Self, Self] | None:
         """Split the rows into a training and a validation part, stratified by class; see ``held_out``."""
         assert self.target is not None
         chosen = held_out(self.target, fraction, seed)
@@ -216,15 +198,6 @@ class EncodedRows(EncodedLoader):
         """Put batches into pinned memory."""
         self._pinned = True
 
-    def _with(self, rows: Batch, target: Tensor | None, weight: Tensor | None, *, shuffle: bool) -> EncodedRows:
-        options = {"batch_size": self.batch_size, "seed": self.seed, "drop_last": self.drop_last and shuffle}
-        copied = self._of(rows, target, weight, shuffle=shuffle, **options)
-        copied.equal, copied.schema = self.equal, self.schema
-        return copied
-
-    def _of(self, rows: Batch, target: Tensor | None, weight: Tensor | None, **options: Any) -> EncodedRows:
-        return EncodedRows(rows, target, weight, **options)
-
     @property
     def nbytes(self) -> int:
         """Bytes of all tensors."""
@@ -232,6 +205,7 @@ class EncodedRows(EncodedLoader):
         return sum(block.nbytes for block in blocks if block is not None)
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class LazilyEncodedRows(EncodedRows):
     """Raw rows in memory, encoded batch by batch when they are read; ``rows.ids`` hold the row numbers only.
 
@@ -243,27 +217,15 @@ class LazilyEncodedRows(EncodedRows):
         Encodes the rows.
     raw : DataFrame, array or sparse matrix
         All rows.
-    rows : Batch
-        Row numbers int64 ``[N, 1]`` as ``ids``, no ``numbers``.
     training : bool
         Passed on to ``net.encode``.
-    target, weight, **options
-        See ``EncodedRows``.
+    rows, target, weight, ...
+        See ``EncodedRows``; ``rows`` are row numbers int64 ``[N, 1]`` as ``ids``, and no ``numbers``.
     """
 
-    def __init__(
-        self,
-        net: TranslatedPipeline,
-        raw: Any,
-        rows: Batch,
-        target: Tensor | None = None,
-        weight: Tensor | None = None,
-        *,
-        training: bool = True,
-        **options: Any,
-    ) -> None:
-        super().__init__(rows, target, weight, **options)
-        self.net, self.raw, self.training = net, raw, training
+    net: TranslatedPipeline
+    raw: Any
+    training: bool = True
 
     def _take(self, order: Tensor | None, start: int, stop: int) -> Any:
         item = super()._take(order, start, stop)
@@ -277,6 +239,3 @@ class LazilyEncodedRows(EncodedRows):
     map = EncodedLoader.map
     collect = EncodedLoader.collect
     pin = EncodedLoader.pin
-
-    def _of(self, rows: Batch, target: Tensor | None, weight: Tensor | None, **options: Any) -> LazilyEncodedRows:
-        return LazilyEncodedRows(self.net, self.raw, rows, target, weight, training=self.training, **options)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from windtunnel.errors import BadInput
@@ -72,9 +72,7 @@ class FitInput:
         size = recipe.batch_size or LARGEST_BATCH
         with Phase("encoding the rows"):
             batches = loader(net, *rows, batch_size=size, seed=recipe.seed, training=training)
-        if training:
-            batches.batch_size = recipe.rows_per_step(batches.size)
-        return batches
+        return replace(batches, batch_size=recipe.rows_per_step(batches.size)) if training else batches
 
     def _loaded(self, net: TranslatedPipeline, batches: LoaderAdapter, recipe: Recipe) -> EncodedLoader:
         """The rows of a loader in memory, or the loader itself if its batches are to be read in each epoch."""

@@ -73,15 +73,13 @@ def loader(
         raise BadInput("X has no rows; give at least one")
     if weights is not None and not weights.any():
         raise BadInput(f"all {len(weights)} weights are 0; give at least one row a weight above 0")
-    options: dict[str, Any] = {"batch_size": batch_size, "shuffle": shuffle, "seed": seed, "drop_last": drop_last}
+    order: dict[str, Any] = {"shuffle": shuffle, "seed": seed, "drop_last": drop_last, "schema": BatchSchema.of(net)}
     if raw is None:
-        batches = EncodedRows(rows, target, weights, **options)
-    else:
-        if not training:  # of any size, as no weight moves
-            options["batch_size"] = min(batch_size, max(SPARSE_BYTES // dense_bytes(net, 1), 1))
-        batches = LazilyEncodedRows(net, raw, rows, target, weights, training=training, **options)
-    batches.schema = BatchSchema.of(net)
-    return batches
+        return EncodedRows(rows, target, weights, batch_size=batch_size, **order)
+    if not training:  # of any size, as no weight moves
+        batch_size = min(batch_size, max(SPARSE_BYTES // dense_bytes(net, 1), 1))
+    lazily = {"net": net, "raw": raw, "training": training}
+    return LazilyEncodedRows(rows, target, weights, batch_size=batch_size, **lazily, **order)
 
 
 def dense_bytes(net: TranslatedPipeline, rows: int) -> int:

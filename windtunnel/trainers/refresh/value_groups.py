@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 
 import torch
 from torch import Tensor
 
-from windtunnel.objectives.losses import Loss, logistic, softmax, squared
+from windtunnel.objectives.derivatives import derivatives
+from windtunnel.objectives.losses import Loss
 
 STEP = 0.1
 """Fraction of a Newton step. Low, so that overlapping groups can share a signal."""
@@ -77,14 +77,14 @@ def fit_groups(rows: RefreshRows, groups: Sequence[ValueGroup], passes: int, los
     list of Tensor
         v - v0 of each group, float64 ``[m + 1]``, with 0 at the end.
     """
-    _, curvature = derivatives(loss, rows, second=True)
+    _, curvature = row_derivatives(loss, rows, second=True)
     curvatures = [group.sum(curvature * group.unit) for group in groups]
     moved = [torch.zeros_like(summed) for summed in curvatures]
     mean = curvature.sum(dim=0) / max(float(rows.weight.sum()) * curvature.shape[1], 1.0)
     priors = [anchor * float((mean * group.unit.square()).sum()) + TINY for group in groups]
     for _ in range(passes):
         for group, summed, move, prior in zip(groups, curvatures, moved, priors, strict=True):
-            gradient, _ = derivatives(loss, rows)
+            gradient, _ = row_derivatives(loss, rows)
             change = -STEP * (group.sum(gradient) + prior * move) / (summed + prior)
             change[-1] = 0
             move += change
@@ -92,47 +92,17 @@ def fit_groups(rows: RefreshRows, groups: Sequence[ValueGroup], passes: int, los
     return moved
 
 
-def derivatives(loss: Loss, rows: RefreshRows, *, second: bool = False) -> tuple[Tensor, Tensor]:
-    """First derivatives of each row's weighted loss by its scores ``[N, K]``; with ``second`` also the second ones.
+def row_derivatives(loss: Loss, rows: RefreshRows, *, second: bool = False) -> tuple[Tensor, Tensor]:
+    """First and, with ``second``, second derivatives of each row's weighted loss by its scores, ``[N, K]``.
 
-    Closed forms of the three usual losses, else by autograd. Second derivatives are kept above a hundredth of their
-    mean; a loss without any, as the absolute error, gets the mean size of its first ones.
+    Second derivatives are kept above a hundredth of their mean. A loss without any, such as the absolute error, gets
+    the mean size of its first ones.
     """
-    scores, weight = rows.scores, rows.weight.unsqueeze(1)
-    if (scale := _logistic_scale(loss)) and scores.shape[1] == 1:
-        chance = (scale * scores).sigmoid()
-        target = rows.target.to(scores.dtype).reshape(scores.shape)
-        return scale * weight * (chance - target), scale * scale * weight * chance * (1 - chance)
-    loss = loss.func if isinstance(loss, partial) and not loss.keywords else loss
-    if loss is softmax:
-        chance = scores.softmax(dim=1)
-        gradient = chance.clone()
-        gradient[torch.arange(len(scores)), rows.target] -= 1
-        return weight * gradient, weight * chance * (1 - chance)
-    if loss is squared:
-        outputs = scores.shape[1]
-        residual = scores - rows.target.to(scores.dtype).reshape(scores.shape)
-        return 2 * weight * residual / outputs, (2 * weight / outputs).expand_as(scores)
-    return _by_autograd(loss, rows, second)
 
+    def total(scores: Tensor) -> Tensor:
+        return loss(scores, rows.target, rows.weight) * rows.weight.sum()
 
-def _logistic_scale(loss: Loss) -> float:
-    """The scale of the logistic loss; 0 for another loss."""
-    if isinstance(loss, partial):
-        return float(loss.keywords.get("scale", 1.0)) if loss.func is logistic else 0.0
-    return float(loss is logistic)
-
-
-def _by_autograd(loss: Loss, rows: RefreshRows, second: bool) -> tuple[Tensor, Tensor]:
-    scores = rows.scores.detach().clone().requires_grad_()
-    value = loss(scores, rows.target, rows.weight) * rows.weight.sum()
-    (gradient,) = torch.autograd.grad(value, scores, create_graph=second)
-    curvature = torch.zeros_like(rows.scores)
-    if second and gradient.requires_grad:
-        for output in range(scores.shape[1]):
-            (row,) = torch.autograd.grad(gradient[:, output].sum(), scores, retain_graph=True)
-            curvature[:, output] = row[:, output]
-    gradient = gradient.detach()
+    gradient, curvature = derivatives(total, rows.scores, second=second)
     curvature = curvature.clamp_min(0)
     if second and not curvature.any():
         curvature = gradient.abs().mean().expand_as(gradient)

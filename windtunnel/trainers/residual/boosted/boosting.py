@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from windtunnel.modules.trees.ensemble import TreeEnsemble
+from windtunnel.objectives.derivatives import derivatives
 from windtunnel.objectives.losses import Loss
 from windtunnel.progress import Phase
 
@@ -114,7 +115,7 @@ def boost(
         losses.append([float(_loss(loss, rows, valid, part)) for part in parts])
 
     def objective(scores: NDArray[np.float64], _: Any) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        return derivatives(loss, _columns(scores, outputs), train.target, train.weight)
+        return boosting_derivatives(loss, _columns(scores, outputs), train.target, train.weight)
 
     def evaluate(scores: NDArray[np.float64], _: Any) -> tuple[str, float, bool]:
         record(scores)
@@ -136,21 +137,14 @@ def boost(
     return Boosting(booster, np.array(losses))
 
 
-def derivatives(
+def boosting_derivatives(
     loss: Loss, scores: Tensor, target: Tensor, weight: Tensor | None
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """First and second derivatives of the loss of each row by each of its scores, ``[N, K]``.
 
     The second is at least 1e-6; it is 1 for losses without any, such as absolute errors.
     """
-    scores = scores.requires_grad_()
-    (first,) = torch.autograd.grad(loss(scores, target, weight) * len(scores), scores, create_graph=True)
-    second = torch.ones_like(scores)
-    if first.requires_grad:
-        columns = range(scores.shape[1])
-        second = torch.stack(
-            [torch.autograd.grad(first[:, k].sum(), scores, retain_graph=True)[0][:, k] for k in columns], dim=1
-        )
+    first, second = derivatives(lambda scores: loss(scores, target, weight) * len(scores), scores)
     return _flat(first), _flat(second.clamp_min(LEAST_CURVATURE) if second.any() else torch.ones_like(second))
 
 
