@@ -19,8 +19,7 @@ from rich.table import Table
 from rich.text import Text
 from torch import Tensor
 
-from windtunnel.api.learning_curve_svg import learning_curve_svg
-from windtunnel.api.reliability_svg import reliability_svg
+from windtunnel.api.report_html import STYLE, html_page, html_table, learning_curve, reliability_diagram
 from windtunnel.compiler.native.engine import NativeEngine
 from windtunnel.compiler.onnx_runtime import OnnxEngine
 from windtunnel.modules.trees.soft.trees import SoftSplits
@@ -37,28 +36,10 @@ LONGEST_STEP = 20
 WIDTH = 100
 """Characters per line of the text."""
 HEADINGS = ("step", "class", "became", "parameters", "trainable", "change")
-_NUMERIC = 3
+NUMERIC = range(3, 6)
+"""The positions of the headings of numbers."""
 _IN_TABLES = ("residual term", "on test rows")
 """Facts that HTML has as tables."""
-_STYLE = """
-div.windtunnel-report { font: 14px/1.45 system-ui, sans-serif; max-width: 72em; }
-div.windtunnel-report dl { display: grid; grid-template-columns: max-content 1fr; gap: .15em 1em; margin: 0 0 .9em; }
-div.windtunnel-report dt { opacity: .65; float: none; width: auto; white-space: nowrap; }
-div.windtunnel-report dd { margin: 0; }
-div.windtunnel-report table { border-collapse: collapse; width: 100%; }
-div.windtunnel-report th, div.windtunnel-report td { text-align: left !important; padding: .35em .8em;
-  vertical-align: top; border-bottom: 1px solid rgba(128, 128, 128, .3); }
-div.windtunnel-report th { font-weight: 600; border-bottom-width: 2px; white-space: nowrap; }
-div.windtunnel-report .number { text-align: right !important; font-variant-numeric: tabular-nums; white-space: nowrap; }
-div.windtunnel-report table.comparison { width: auto; margin: 0 0 1em; }
-div.windtunnel-report .wide { overflow-x: auto; margin-bottom: 1.5em; }
-div.windtunnel-report .wide table { min-width: 42em; }
-div.windtunnel-report .figures { display: flex; flex-wrap: wrap; gap: 1em; margin-bottom: 1em; }
-div.windtunnel-report svg { max-width: 100%; height: auto; }
-@media (max-width: 40em) { div.windtunnel-report dl { display: block; }
-  div.windtunnel-report dd { margin-bottom: .5em; } }
-div.windtunnel-report tfoot td { border-bottom: 0; font-weight: 600; }
-"""
 
 
 @dataclass(frozen=True)
@@ -126,13 +107,11 @@ class Report:
 
     def to_dict(self) -> dict[str, Any]:
         """The report as JSON values: "facts" (pairs), "steps", "unit" of the raw scores, "history", "test_scores"."""
-        steps = [asdict(row) for row in self.rows]
-        history = None if self.history is None else asdict(self.history)
         return {
             "facts": [list(fact) for fact in self.facts],
-            "steps": steps,
+            "steps": [asdict(row) for row in self.rows],
             "unit": self.unit,
-            "history": history,
+            "history": None if self.history is None else asdict(self.history),
             "test_scores": self.test_scores,
         }
 
@@ -155,10 +134,9 @@ class Report:
 
     def _table(self) -> Table:
         table = Table(box=box.SIMPLE_HEAD, show_footer=True, pad_edge=False)
-        for heading, footer in zip(HEADINGS, self._total(), strict=True):
-            numeric = HEADINGS.index(heading) >= _NUMERIC
-            justify: Literal["left", "right"] = "right" if numeric else "left"
-            uncut = numeric or heading == "class"
+        for at, (heading, footer) in enumerate(zip(HEADINGS, self._total(), strict=True)):
+            justify: Literal["left", "right"] = "right" if at in NUMERIC else "left"
+            uncut = at in NUMERIC or heading == "class"
             table.add_column(heading, Text(footer), justify=justify, no_wrap=uncut, overflow="fold")
         for row in self.rows:
             step, *cells = _cells(row)
@@ -169,25 +147,28 @@ class Report:
         parameters, trainable = (sum(getattr(row, name) for row in self.rows) for name in ("parameters", "trainable"))
         return ("in all", "", "", f"{parameters:,}", f"{trainable:,}", "")
 
+    def to_html(self) -> str:
+        """The report as one HTML page without other files."""
+        return html_page(self._repr_html_(), _versions())
+
     def _repr_html_(self) -> str:
         """For notebooks."""
         shown = [fact for fact in self.facts if fact[0] not in _IN_TABLES]
         facts = "".join(f"<dt>{escape(name)}</dt><dd>{escape(value)}</dd>" for name, value in shown)
-        rows = "".join(_html_row(_cells(row)) for row in self.rows)
+        steps = html_table(HEADINGS, map(_cells, self.rows), NUMERIC, total=self._total())
         return (
-            f'<div class="windtunnel-report"><style>{_STYLE}</style>{self._comparison()}'
+            f'<div class="windtunnel-report"><style>{STYLE}</style>{self._comparison()}'
             f'<div class="figures">{self._figures()}</div><dl>{facts}</dl>{self._terms()}'
-            f"<div class='wide'><table><thead>{_html_row(HEADINGS, 'th')}</thead><tbody>{rows}</tbody>"
-            f"<tfoot>{_html_row(self._total())}</tfoot></table></div></div>"
+            f"<div class='wide'>{steps}</div></div>"
         )
 
     def _figures(self) -> str:
-        """Learning curve and reliability diagram as SVG, as far as the history has them."""
+        """Learning curve and reliability diagram, as far as the history has them."""
         if self.history is None:
             return ""
         calibration = self.history.calibration
-        curve = learning_curve_svg(self.history) if self.history.epochs else ""
-        return curve + ("" if calibration is None else reliability_svg(calibration))
+        curve = learning_curve(self.history) if self.history.epochs else ""
+        return curve + ("" if calibration is None else reliability_diagram(calibration))
 
     def _comparison(self) -> str:
         """Metrics before fit and of what it kept, on validation and on test rows; empty without both."""
@@ -202,43 +183,29 @@ class Report:
             ("test rows", metric, source.get(metric), value)
             for metric, value in self.test_scores.get("fine-tuned", {}).items()
         ]
-        if not rows:
-            return ""
-        cells = "".join(
-            f"<tr><td>{escape(part)}</td><td>{escape(name)}</td>"
-            f'<td class="number">{"-" if start is None else f"{start:.6g}"}</td><td class="number">{end:.6g}</td></tr>'
-            for part, name, start, end in rows
-        )
-        return (
-            '<table class="comparison"><thead><tr><th>rows</th><th>metric</th><th class="number">before</th>'
-            f'<th class="number">after</th></tr></thead><tbody>{cells}</tbody></table>'
-        )
+        cells = [
+            (part, name, "-" if before is None else f"{before:.6g}", f"{after:.6g}")
+            for part, name, before, after in rows
+        ]
+        headings = ("rows", "metric", "before", "after")
+        return html_table(headings, cells, (2, 3), kind="comparison") if cells else ""
 
     def _terms(self) -> str:
         """The strongest columns and interactions of the residual model, as a table; empty without any."""
         if self.history is None or not self.history.terms:
             return ""
-        rows = "".join(
-            f'<tr><td>{escape(" x ".join(term.columns))}</td><td class="number">{term.gain:+.5f}</td>'
-            f'<td class="number">{term.low:+.3g} to {term.high:+.3g}</td>'
-            f"<td>{''.join(f'<div>{escape(cell.text(self.unit))}</div>' for cell in term.cells)}</td></tr>"
+        headings = ("columns", "validation gain", f"range, {self.unit}", "strongest combinations of values")
+        rows = [
+            (
+                " x ".join(term.columns),
+                f"{term.gain:+.5f}",
+                f"{term.low:+.3g} to {term.high:+.3g}",
+                [cell.text(self.unit) for cell in term.cells],
+            )
             for term in self.history.terms[:SHOWN_TERMS]
-        )
-        return (
-            "<p>What the residual model has found:</p><div class='wide'><table><thead><tr><th>columns</th>"
-            f'<th class="number">validation gain</th><th class="number">range, {escape(self.unit)}</th>'
-            f"<th>strongest combinations of values</th></tr></thead><tbody>{rows}</tbody></table></div>"
-        )
-
-    def to_html(self) -> str:
-        """The report as one HTML page without other files."""
-        return (
-            '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>WindTunnel report</title>'
-            '<meta name="viewport" content="width=device-width, initial-scale=1">'
-            "<style>:root { color-scheme: light dark; } "
-            "body { margin: clamp(.8em, 3vw, 2em); font: 14px/1.45 system-ui, sans-serif; }</style></head>"
-            f"<body><h1>WindTunnel report</h1>{self._repr_html_()}<p>{escape(_versions())}</p></body></html>\n"
-        )
+        ]
+        table = html_table(headings, rows, (1, 2))
+        return f"<p>What the residual model has found:</p><div class='wide'>{table}</div>"
 
 
 def _scores_text(model: str, scores: Mapping[str, float]) -> str:
@@ -368,9 +335,3 @@ def _history_facts(history: History) -> list[tuple[str, str]]:
 def _cells(row: Row) -> Sequence[str]:
     drift = "-" if row.drift is None else f"{row.drift:.3g}" + " from 0" * bool(row.from_zero and row.drift)
     return (row.step, row.source, row.became, f"{row.parameters:,}", f"{row.trainable:,}", drift)
-
-
-def _html_row(cells: Sequence[str], tag: str = "td") -> str:
-    plain = "".join(f"<{tag}>{escape(cell)}</{tag}>" for cell in cells[:_NUMERIC])
-    numbers = "".join(f'<{tag} class="number">{escape(cell)}</{tag}>' for cell in cells[_NUMERIC:])
-    return f"<tr>{plain}{numbers}</tr>"

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from windtunnel.encode import Batch
 from windtunnel.errors import BadInput
@@ -36,7 +37,7 @@ from windtunnel.trainers.joint_training import (
     test_joint_training,
 )
 from windtunnel.trainers.loop.checkpoints import CheckpointOptions
-from windtunnel.trainers.loop.evaluation import evaluate
+from windtunnel.trainers.loop.evaluation import evaluate_both
 from windtunnel.trainers.loop.module import DataModule
 from windtunnel.trainers.loop.trainer_options import TrainerOptions
 from windtunnel.trainers.loop.training import TrainingResult, train as train_module
@@ -92,6 +93,7 @@ def finetune(
     """
     _check_source(net, options)
     began, pending = time.perf_counter(), net.softening_pending
+
     # Rows. A loop of the caller may have trained soft steps, which have no exact form any more.
     net.drop_trained_exact_modules()
     data = DataModule(net, train, valid, options, lightning.processes)
@@ -102,7 +104,7 @@ def finetune(
 
     # A new residual model replaces that of an earlier fit, so that the size stays the same.
     whole, origins = net.program, net.origins
-    earlier = _remove_residual(net, data, options, began) if options.residual else None
+    earlier = _remove_residual(net, data, options) if options.residual else None
 
     # Candidates, evaluated on the same validation rows.
     try:
@@ -110,51 +112,24 @@ def finetune(
     except BaseException:
         net.replace_program(whole, origins=origins)
         raise
-    metric, candidates = trained.metric, trained.candidates
+    candidates = trained.candidates
     if earlier is not None:
-        base = candidates[0].pipeline or FrozenPipeline(net.program, {}, net.head)
-        candidates = [earlier, replace(candidates[0], name="source pipeline", pipeline=base), *candidates[1:]]
+        source, *others = candidates
+        pipeline = source.pipeline or FrozenPipeline(net.program, {}, net.head)
+        candidates = [earlier, replace(source, name="source pipeline", pipeline=pipeline), *others]
 
     # If this fit made the trees soft, History.start is the exact source pipeline.
     sources = [each for each in candidates if pending and each.pipeline and each.pipeline.softening]
     before = sources[0] if sources else candidates[0]
 
     # Selection and installation.
-    best = select(candidates, metric)
+    best = select(candidates, trained.metric)
     if best is earlier:
         net.replace_program(whole, origins=origins)
     _install(net, best)
     if trained.result.error is not None:
         raise trained.result.error
     _record_profile(net, data)
-    history = _history(replace(trained, candidates=candidates), before, best, data, began)
-    return replace(
-        history,
-        terms=_terms(net, data, validation, options),
-        calibration=_calibration(net, validation, reliability_before),
-    )
-
-
-def _remove_residual(net: TranslatedPipeline, data: DataModule, options: Recipe, began: float) -> Candidate | None:
-    """Remove the residual models of an earlier fit; the translation with them, evaluated, or None without any."""
-    pipeline = without_residual(net.program)
-    if pipeline is None:
-        return None
-    epoch_0 = _evaluate_translation(net, data, options, options.metric_for(net), began)
-    net.replace_program(pipeline, origins=net.origins[: len(pipeline.steps)])
-    return Candidate("translation", epoch_0.metric, epoch_0.val_loss)
-
-
-def _install(net: TranslatedPipeline, best: Candidate) -> None:
-    if best.pipeline is not None:
-        install_pipeline(net, best.pipeline)
-    if best.boosted is not None:
-        install_boosted(net, best.boosted)
-    if best.residual is not None:
-        install_residual(net, best.residual, 1.0 if best.boosted is None else best.boosted.weight)
-
-
-def _history(trained: RunResult, before: Candidate, best: Candidate, data: DataModule, began: float) -> History:
     metric, result = trained.metric, trained.result
     return History(
         epochs=result.epochs,
@@ -165,11 +140,32 @@ def _history(trained: RunResult, before: Candidate, best: Candidate, data: DataM
         best_epoch=best.epoch or 0,
         validated_on=data.validated_on,
         seconds=time.perf_counter() - began,
-        candidates=candidate_results(trained.candidates, best, metric),
+        candidates=candidate_results(candidates, best, metric),
         validation_rows=getattr(data.valid, "size", None),
         epoch_rule=result.epoch_rule,
         stopped=result.stopped,
+        terms=_terms(net, data, validation, options),
+        calibration=_calibration(net, validation, reliability_before),
     )
+
+
+def _remove_residual(net: TranslatedPipeline, data: DataModule, options: Recipe) -> Candidate | None:
+    """Remove the residual models of an earlier fit; the translation with them, evaluated, or None without any."""
+    pipeline = without_residual(net.program)
+    if pipeline is None:
+        return None
+    loss, value = _evaluate_translation(net, data, options)
+    net.replace_program(pipeline, origins=net.origins[: len(pipeline.steps)])
+    return Candidate("translation", value, loss)
+
+
+def _install(net: TranslatedPipeline, best: Candidate) -> None:
+    if best.pipeline is not None:
+        install_pipeline(net, best.pipeline)
+    if best.boosted is not None:
+        install_boosted(net, best.boosted)
+    if best.residual is not None:
+        install_residual(net, best.residual, 1.0 if best.boosted is None else best.boosted.weight)
 
 
 @dataclass(frozen=True)
@@ -195,7 +191,7 @@ class RunResult:
 
 def _train(run: FitRun) -> RunResult:
     """Train a residual model, or the translation itself where there is none, or both."""
-    began, net, options = time.perf_counter(), run.net, run.options
+    net, options = run.net, run.options
     if options.residual and options.joint:
         check_trainable(net)
         return _train_both(run)
@@ -203,12 +199,17 @@ def _train(run: FitRun) -> RunResult:
     if trained is not None:
         return trained
     if options.residual and net.takes_residual_model() and not is_trainable(net):
-        metric = options.metric_for(net)
-        epoch_0 = _evaluate_translation(net, run.data, options, metric, began)
-        stopped = f"before it began: {why_no_residual(run.data)}"
-        result = TrainingResult([epoch_0], 0, epoch_0.metric, stopped=stopped)
-        return RunResult(metric, result, joint_candidates(result, None, metric))
+        return _without_training(run)
     return _train_translation(run)
+
+
+def _without_training(run: FitRun) -> RunResult:
+    """The translation as it is, as epoch 0, where nothing can be trained."""
+    began, metric = time.perf_counter(), run.options.metric_for(run.net)
+    loss, value = _evaluate_translation(run.net, run.data, run.options)
+    epoch_0 = Epoch(0, None, loss, value, 0.0, time.perf_counter() - began)
+    result = TrainingResult([epoch_0], 0, value, stopped=f"before it began: {why_no_residual(run.data)}")
+    return RunResult(metric, result, joint_candidates(result, None, metric))
 
 
 def _train_residual(run: FitRun) -> RunResult | None:
@@ -341,14 +342,10 @@ def _check_source(net: TranslatedPipeline, options: Recipe) -> None:
         )
 
 
-def _evaluate_translation(
-    net: TranslatedPipeline, data: DataModule, options: Recipe, metric: Metric, began: float
-) -> Epoch:
-    """Evaluate the program as it is, as epoch 0."""
-    loss = pick(options.loss, net.head)
-    # The scores are computed already; score() passes them through.
-    scored = [((net.run_in_slices(net.program, rows),), *rest) for rows, *rest in data.valid]
-    val_loss, value = (
-        evaluate(each, loss, lambda scores: scores, scored) for each in (Metric("loss", net.head), metric)
-    )
-    return Epoch(0, None, val_loss, value, 0.0, time.perf_counter() - began)
+def _evaluate_translation(net: TranslatedPipeline, data: DataModule, options: Recipe) -> tuple[float, float]:
+    """The loss and the metric of the program as it is."""
+
+    def scores(numbers: Tensor, ids: Tensor) -> Tensor:
+        return net.run_in_slices(net.program, Batch(numbers, ids))
+
+    return evaluate_both(options.metric_for(net), pick(options.loss, net.head), scores, data.valid)

@@ -21,7 +21,7 @@ from windtunnel.program.records.refresh_details import RefreshDetails, ScoreChan
 from windtunnel.program.records.training_profile import TrainingProfile
 from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.trainers.fit_details import reliability, summarise_terms
-from windtunnel.trainers.loop.evaluation import evaluate
+from windtunnel.trainers.loop.evaluation import evaluate_both
 from windtunnel.trainers.refresh.movable_values import MovableValues, MovedValues
 from windtunnel.trainers.refresh.refresh_rows import RefreshData, read_input
 from windtunnel.trainers.refresh.residual_columns import add_new_categories, extend_residual
@@ -164,7 +164,7 @@ def _result(
     gain: SignificanceTest | None = None,
     reason: str = "",
 ) -> CandidateResult:
-    value, mean = _evaluate(scores, data, data.tested, metric, loss)
+    mean, value = _evaluate(scores, data, data.tested, metric, loss)
     return CandidateResult(
         name=name,
         metric=value,
@@ -178,9 +178,9 @@ def _result(
 
 
 def _evaluate(scores: Tensor, data: RefreshData, rows: Tensor, metric: Metric, loss: Loss) -> tuple[float, float]:
-    """Metric and loss of some rows."""
-    part, target, weight = scores[rows], data.target[rows], data.weight[rows].double()
-    return evaluate(metric, loss, lambda scores: scores, [((part,), target, weight)]), float(loss(part, target, weight))
+    """Loss and metric of some rows."""
+    part = (scores[rows],), data.target[rows], data.weight[rows].double()
+    return evaluate_both(metric, loss, lambda scores: scores, [part])
 
 
 def _history(results: list[CandidateResult], kept: int, metric: Metric, *, validated: bool) -> History:
@@ -220,8 +220,8 @@ def _details(
         ("held-out old rows", data.held_out_old),
     ):
         if rows.any():
-            old, new = (_evaluate(scores, data, rows, metric, loss) for scores in (before, after))
-            changes.append(ScoreChange(name, int(rows.sum()), old[1], new[1], old[0], new[0]))
+            (old_loss, old), (new_loss, new) = (_evaluate(each, data, rows, metric, loss) for each in (before, after))
+            changes.append(ScoreChange(name, int(rows.sum()), old_loss, new_loss, old, new))
     profile = net.profile
     return RefreshDetails(
         new_rows=int(data.all_new.sum()),
