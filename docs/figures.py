@@ -17,7 +17,7 @@ from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
 from benchmarks.accuracy.cells import ALTERNATIVES
 from benchmarks.accuracy.table import Scores
-from benchmarks.paper.tables import mean_and_error
+from benchmarks.report import mean_and_error
 from benchmarks.stored import read
 
 FOLDER = Path(__file__).resolve().parent / "_figures"

@@ -11,7 +11,7 @@ from statistics import fmean, median
 from typing import NamedTuple
 
 from benchmarks.accuracy.table import Scores
-from benchmarks.paper.tables import mean_and_error
+from benchmarks.report import mean_and_error
 from benchmarks.stored import read
 
 FOLDER = Path(__file__).resolve().parent

@@ -19,9 +19,9 @@ from benchmarks.accuracy.neural import NEURAL, find
 from benchmarks.accuracy.report import write_report
 from benchmarks.accuracy.table import Scores, grids
 from benchmarks.accuracy.task import Task, prepare
-from benchmarks.command import command
-from benchmarks.paper.cells import Results, key
+from benchmarks.command import command, parse_seeds
 from benchmarks.sets import LOADERS, load
+from benchmarks.stored import Results, key
 from windtunnel.cli import Commands
 from windtunnel.errors import BadInput, nearest
 
@@ -73,7 +73,7 @@ def main(
                 f"nothing to do: no results in {output}; give --data FOLDER, or --set {next(iter(BUILT_IN))}"
             )
     else:
-        names, numbers, models = _sets(data, sets), _seeds(seeds), named(model or MODELS)
+        names, numbers, models = _sets(data, sets), parse_seeds(seeds), named(model or MODELS)
         pytabkit = None if pytabkit_python is None else find(pytabkit_python, pytabkit_epochs)
         run = Settings(paper_epochs=paper_epochs, pytabkit=pytabkit)
         models = _runnable(models, run)
@@ -138,13 +138,6 @@ def _runnable(models: Sequence[str], run: Settings) -> list[str]:
     if skipped:
         _say(f"skipped {', '.join(skipped)}: give --pytabkit-python, a Python that has pytabkit and pyarrow")
     return [name for name in models if name not in skipped]
-
-
-def _seeds(given: str) -> list[int]:
-    parts = given.replace(",", " ").split()
-    if not parts or not all(part.isdecimal() for part in parts):
-        raise BadInput(f"--seeds {given!r}; give whole numbers, such as 0,1,2")
-    return [int(part) for part in dict.fromkeys(parts)]
 
 
 def _print(shown: Sequence[dict[str, Any]]) -> None:

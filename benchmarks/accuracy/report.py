@@ -17,7 +17,7 @@ from benchmarks.accuracy.table import (
     seconds,
     translations,
 )
-from benchmarks.paper.tables import markdown, written
+from benchmarks.report import markdown, write_section, written
 from windtunnel.errors import BadInput
 
 BEGIN = "<!-- results: written by python -m benchmarks.accuracy --report -->"
@@ -48,18 +48,10 @@ LOSS = 0.0005
 
 
 def write_report(path: Path, results: Sequence[Line]) -> None:
-    """Put the section between its two marks, at the end of a file without them, or in a new file."""
+    """Write the section of a Markdown file."""
     if not results:
         raise BadInput("no results to report; run it with --data or --set, or give the --output of an earlier run")
-    text = path.read_text(encoding="utf-8") if path.is_file() else "# Accuracy\n"
-    if BEGIN not in text and END not in text:
-        text = f"{text.rstrip()}\n\n{BEGIN}\n{END}\n"
-    if text.count(BEGIN) != 1 or text.count(END) != 1 or text.index(BEGIN) > text.index(END):
-        raise BadInput(f"{path} has to have the lines {BEGIN!r} and {END!r} once each, in order, or not at all")
-    head, rest = text.split(BEGIN)
-    _, tail = rest.split(END)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(f"{head}{BEGIN}\n{section(results)}\n{END}{tail}", encoding="utf-8")
+    write_section(path, BEGIN, END, section(results))
 
 
 def section(results: Sequence[Line]) -> str:

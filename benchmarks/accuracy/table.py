@@ -13,7 +13,7 @@ from benchmarks.accuracy.builtin import BUILT_IN
 from benchmarks.accuracy.cells import ALTERNATIVES, MODELS
 from benchmarks.accuracy.ours import OURS
 from benchmarks.accuracy.sources import SOURCES
-from benchmarks.paper.tables import written
+from benchmarks.report import written
 
 Line = Mapping[str, Any]
 LABELS = {"auc": "AUC", "log_loss": "log loss", "rmse": "RMSE"}

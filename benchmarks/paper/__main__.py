@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from benchmarks.command import command
-from benchmarks.paper.cells import TRAINED_ON, VARIANTS, Limits, Results, key
-from benchmarks.paper.jobs import run
+from benchmarks.command import command, parse_seeds
+from benchmarks.paper.cells import TRAINED_ON, VARIANTS, Cell, Limits, groups, measure
 from benchmarks.paper.report import write_report
-from benchmarks.paper.tables import TABLES, aligned
+from benchmarks.paper.tables import TABLES
+from benchmarks.report import markdown
+from benchmarks.stored import Results, key
 from windtunnel.errors import BadInput
 
 app = command()
@@ -45,7 +46,6 @@ def main(
     ] = None,
     batch_size: Annotated[int | None, typer.Option(help="Rows of a step; else a 256th of the training rows.")] = None,
     output: Annotated[Path, typer.Option(help="Folder of results.jsonl.")] = Path("runs/paper"),
-    jobs: Annotated[int, typer.Option(min=1, help="Pipelines to fit at once, each in a process of its own.")] = 1,
     report: Annotated[Path | None, typer.Option(help="Markdown file to write the section with all results to.")] = None,
 ) -> None:
     """Run the paper's tables on the given data; finished cells of an earlier run are not run again."""
@@ -55,42 +55,53 @@ def main(
         raise BadInput(f"--table {wrong[0]}: there are {', '.join(TABLES)}")
     if table and not data:
         raise BadInput("no --data; give NAME=PATH, such as criteo=train.txt or clicklog=1000000")
-    limits = Limits(rows, max_steps, tuple(learning_rate or ()), batch_size)
+    limits, numbers = Limits(rows, max_steps, tuple(learning_rate or ()), batch_size), parse_seeds(seeds)
     results = Results(output / "results.jsonl")
     results.repair()
-    whole = [(name, TABLES[name].cells(spec, _seeds(seeds))) for name in table or [] for spec in data or []]
-    allowed = {"pipe": pipe, "pre": pre, "variant": variant, "trained_on": trained_on}
-    wanted = [
-        (name, [cell for cell in cells if all(getattr(cell, of) in only for of, only in allowed.items() if only)])
-        for name, cells in whole
-    ]
-    run(list(dict.fromkeys(cell for _, cells in wanted for cell in cells)), limits, results, jobs)
+    filters = {"pipe": pipe, "pre": pre, "variant": variant, "trained_on": trained_on}
+    cells = {
+        name: [cell for spec in data or [] for cell in TABLES[name].cells(spec, numbers) if _passes(cell, filters)]
+        for name in table or []
+    }
+    run(list(dict.fromkeys(cell for of_table in cells.values() for cell in of_table)), limits, results)
     finished = results.finished()
-    for name in dict.fromkeys(table or []):
-        shown = [finished[key(cell.settings(limits))] for of, cells in wanted if of == name for cell in cells]
+    for name, of_table in cells.items():
         typer.echo(f"\nTable {name}: {TABLES[name].title}. Test AUC, mean ± standard error over seeds {seeds}.")
-        typer.echo(told(shown, limits))
-        typer.echo(aligned(TABLES[name].in_paper_form(data or [], _seeds(seeds), limits, finished)))
+        typer.echo(describe([finished[key(cell.settings(limits))] for cell in of_table], limits))
+        typer.echo(markdown(TABLES[name].in_paper_form(data or [], numbers, limits, finished)))
     if report is not None:
         write_report(report, list(finished.values()))
         typer.echo(f"wrote {report}")
 
 
-def _seeds(seeds: str) -> list[int]:
-    parts = seeds.replace(",", " ").split()
-    if not parts or not all(part.isdecimal() for part in parts):
-        raise BadInput(f"--seeds {seeds!r}; give whole numbers, such as 0,1,2")
-    return [int(part) for part in dict.fromkeys(parts)]
+def _passes(cell: Cell, filters: dict[str, Any]) -> bool:
+    return all(getattr(cell, field) in values for field, values in filters.items() if values)
 
 
-def told(shown: Sequence[dict[str, object]], limits: Limits) -> str:
-    """What the training was held to, and how often that ended it."""
-    trained = [each for each in shown if each["settings"]["variant"] not in ("source", "residual")]  # type: ignore[index]
-    recipes = [each["settings"]["recipe"] for each in trained]  # type: ignore[index]
+def run(cells: Sequence[Cell], limits: Limits, results: Results) -> None:
+    """Measure the cells that have no result yet, and write each result as soon as it is there."""
+    finished = results.finished()
+    left = [cell for cell in cells if key(cell.settings(limits)) not in finished]
+    typer.echo(f"{len(left)} of {len(cells)} cells to run")
+    for group in groups(left):
+        for cell, result in zip(group, measure(group, limits), strict=True):
+            results.add(result)
+            share = "" if cell.share == 1 else f", {cell.share:.0%} of the rows"
+            share += "" if cell.trained_on == "all" else f", {cell.trained_on} half"
+            typer.echo(
+                f"{result['settings']['data']} Pre{cell.pre} Pipe{cell.pipe} seed {cell.seed}{share}: "
+                f"{cell.variant} {result['auc']:.4f} ({result['seconds']:.0f} s)"
+            )
+
+
+def describe(results: Sequence[dict[str, Any]], limits: Limits) -> str:
+    """The limits of joint training, and how often they ended it."""
+    trained = [each for each in results if each["settings"]["variant"] not in ("source", "residual")]
     if not trained:
         return "No joint training."
+    recipes = [each["settings"]["recipe"] for each in trained]
     rates = sorted({rate for recipe in recipes for rate in recipe["learning_rate"]})
-    capped = sum(bool(each["capped"]) for each in trained)
+    capped = sum(each["capped"] for each in trained)
     return (
         f'recipe="paper", rate {", ".join(f"{rate:g}" for rate in rates)}, '
         f"{'all' if limits.rows is None else f'{limits.rows:,}'} rows, at most {recipes[0]['max_steps']:,} steps where "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
 from functools import cache, lru_cache
 from pathlib import Path
@@ -12,8 +12,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import torch
-from lightgbm import LGBMClassifier
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.metrics import roc_auc_score
@@ -141,41 +139,6 @@ def config(pre: int, pipe: int) -> tuple[Config, dict[str, Any]]:
     return read, read.pipeline.model_dump(mode="json")
 
 
-class Results:
-    """Measurements in a file, one JSON object per line, found by their settings.
-
-    A line is written once its cell is finished; what a killed run left of a line is taken away.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    def finished(self) -> dict[str, dict[str, Any]]:
-        """Every result, by ``key`` of its settings."""
-        lines = self.path.read_text(encoding="utf-8").splitlines() if self.path.is_file() else []
-        results = (json.loads(line) for line in lines)
-        return {key(result["settings"]): result for result in results}
-
-    def repair(self) -> None:
-        """Take an unfinished last line away."""
-        if self.path.is_file():
-            whole = self.path.read_bytes()
-            if (end := whole.rfind(b"\n") + 1) < len(whole):
-                with self.path.open("r+b") as file:
-                    file.truncate(end)
-
-    def add(self, result: Mapping[str, Any]) -> None:
-        """Write a result, in one piece, as several processes may write."""
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        with self.path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(result) + "\n")
-
-
-def key(settings: Mapping[str, Any]) -> str:
-    """Settings as one text."""
-    return json.dumps(settings, sort_keys=True)
-
-
 def groups(cells: Iterable[Cell]) -> list[list[Cell]]:
     """Cells of the same source together."""
     of_source: dict[Cell, list[Cell]] = {}
@@ -184,15 +147,13 @@ def groups(cells: Iterable[Cell]) -> list[list[Cell]]:
     return list(of_source.values())
 
 
-def measure(cells: list[Cell], limits: Limits, threads: int | None = None) -> Iterator[dict[str, Any]]:
+def measure(cells: list[Cell], limits: Limits) -> Iterator[dict[str, Any]]:
     """Fit the source that these cells share, and measure one after the other."""
-    if threads is not None:
-        torch.set_num_threads(threads)
     first, data = cells[0], loaded(cells[0].data, limits.rows)
     parts = halves(*shared(*data.part("train"), first.share, first.seed))
     valid, test = data.part("valid"), data.part("test")
     train = parts[first.source.trained_on]
-    pipeline = seeded(build_pipeline(config(first.pre, first.pipe)[0].pipeline, train[0]), first.seed, threads)
+    pipeline = seeded(build_pipeline(config(first.pre, first.pipe)[0].pipeline, train[0]), first.seed)
     started = time.perf_counter()
     source = pipeline.fit(*train)
     seconds = time.perf_counter() - started
@@ -275,15 +236,13 @@ def halves(X: pd.DataFrame, y: NDArray[Any]) -> dict[str, tuple[pd.DataFrame, ND
     }
 
 
-def seeded(pipeline: Pipeline, seed: int, threads: int | None = None) -> Pipeline:
+def seeded(pipeline: Pipeline, seed: int) -> Pipeline:
     """Give a seed to every step that draws."""
     for part in pipeline.get_params().values():
         if isinstance(part, TargetEncoder):
             part.set_params(cv=StratifiedKFold(5, shuffle=True, random_state=seed))
         elif isinstance(part, BaseEstimator) and "random_state" in part.get_params(deep=False):
             part.set_params(random_state=seed)
-        if isinstance(part, LGBMClassifier) and threads is not None:
-            part.set_params(n_jobs=threads)
     return pipeline
 
 

@@ -6,8 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from benchmarks.paper.cells import key
-from benchmarks.paper.tables import PAPER, WHOLE, markdown, written
+from benchmarks.paper.tables import PAPER, WHOLE
+from benchmarks.report import markdown, write_section, written
+from benchmarks.stored import key
 from windtunnel.errors import BadInput
 
 BEGIN = "<!-- paper: written by `python -m benchmarks.paper --report` -->"
@@ -50,16 +51,10 @@ class Training(NamedTuple):
 
 
 def write_report(path: Path, results: Sequence[Mapping[str, Any]]) -> None:
-    """Put the section between its two marks in a Markdown file; make the file if it does not exist."""
+    """Write the section of a Markdown file."""
     if not results:
         raise BadInput("no results to report; run a table first, or give the --output folder of an earlier run")
-    text = path.read_text(encoding="utf-8") if path.is_file() else f"# Accuracy\n\n{BEGIN}\n{END}\n"
-    if text.count(BEGIN) != 1 or text.count(END) != 1 or text.index(BEGIN) > text.index(END):
-        raise BadInput(f"{path} does not have the lines {BEGIN!r} and {END!r} once each, in order; put them in")
-    head, rest = text.split(BEGIN)
-    _, tail = rest.split(END)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(f"{head}{BEGIN}\n{section(results)}\n{END}{tail}", encoding="utf-8")
+    write_section(path, BEGIN, END, section(results))
 
 
 def section(results: Sequence[Mapping[str, Any]]) -> str:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from statistics import fmean, stdev
 from typing import Any
 
-from benchmarks.paper.cells import LEVELS, Cell, Limits, key
+from benchmarks.paper.cells import LEVELS, Cell, Limits
+from benchmarks.report import written
+from benchmarks.stored import key
 
 Fields = dict[str, Any]
 Numbers = tuple[tuple[float, ...], ...]
@@ -133,30 +133,3 @@ TABLES = {
         PIPELINES,
     ),
 }
-
-
-def mean_and_error(values: Sequence[float]) -> tuple[float, float | None]:
-    """The mean, and its standard error where there are two values or more."""
-    error = stdev(values) / math.sqrt(len(values)) if len(values) > 1 else None
-    return fmean(values), error
-
-
-def written(values: Sequence[float], *, sign: bool = False) -> str:
-    """Mean and standard error as a table has them."""
-    if not values:
-        return "-"
-    mean, error = mean_and_error(values)
-    return f"{mean:{'+' if sign else ''}.4f}" + ("" if error is None else f" ± {error:.4f}")
-
-
-def aligned(rows: Sequence[Sequence[str]]) -> str:
-    """Rows of text as columns."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows]
-    return "\n".join(line.rstrip() for line in lines)
-
-
-def markdown(rows: Iterable[Sequence[str]]) -> str:
-    """Rows of text, the first of them titles, as a Markdown table."""
-    titles, *body = (f"| {' | '.join(row)} |" for row in rows)
-    return "\n".join([titles, "| --- " * (titles.count("|") - 1) + "|", *body])

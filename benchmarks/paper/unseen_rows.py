@@ -90,7 +90,7 @@ def main(
     """Print the AUC of each part for each way of tuning."""
     data_set = load(data, rows=rows)
     parts = halves(*data_set.part("train")) | {name: data_set.part(name) for name in PARTS}
-    pipeline = seeded(build_pipeline(config(2, 2)[0].pipeline, parts["all"][0]), 0, 1).fit(*parts["seen"])
+    pipeline = seeded(build_pipeline(config(2, 2)[0].pipeline, parts["all"][0]), 0).fit(*parts["seen"])
     del parts["all"]
     inputs = {name: pipeline[:-1].transform(part) for name, (part, _) in parts.items()}
     leaves = {name: _leaves(pipeline[-1], part) for name, part in inputs.items()}

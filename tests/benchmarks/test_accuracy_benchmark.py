@@ -21,7 +21,7 @@ from benchmarks.accuracy.ours import OURS
 from benchmarks.accuracy.report import BEGIN, END, section, write_report
 from benchmarks.accuracy.table import Scores, alternatives as of_alternatives, translations
 from benchmarks.accuracy.task import Task, prepare
-from benchmarks.paper.tables import written
+from benchmarks.report import written
 from benchmarks.sets import DataSet
 from windtunnel.errors import BadInput
 
