@@ -73,7 +73,7 @@ def main() -> None:
     mode, path, port = sys.argv[1:]
     server, limits = MODES[mode]
     views = Views(lambda model: {}, lambda net, rows: {})
-    app = App(Models([Path(path)], _open, limits, server), limits, views).starlette()
+    app = App(Models([Path(path)], _open, limits, server), limits, views)
     uvicorn.run(app, port=int(port), log_level="error", **uvicorn_options(limits.max_connections))
 
 

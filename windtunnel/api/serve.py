@@ -44,7 +44,7 @@ def application(models: Sequence[str | PathLike[str]], **limits: Any) -> Starlet
     if not paths:
         raise InvalidOption("serve needs at least one model file.")
     accepted = replace(Limits(), **limits)
-    return App(Models(paths, open_model, accepted), accepted, Views(_report, _explain)).starlette()
+    return App(Models(paths, open_model, accepted), accepted, Views(_report, _explain))
 
 
 def serve(

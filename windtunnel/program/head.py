@@ -19,6 +19,8 @@ from windtunnel.errors import BadInput
 from windtunnel.modules.outputs.links import LINKS, PROBABILITIES
 
 METHODS = ("predict", "predict_proba", "predict_log_proba", "decision_function", "score_samples", "transform", "apply")
+LABELS_AND_PROBABILITIES = "predict, predict_proba"
+"""In the place of a method: the outputs of both, of a classifier of one target."""
 
 
 LARGEST_ROUNDING = 0.01

@@ -17,7 +17,7 @@ from windtunnel.encode import CategoryColumn, RowEncoder, Rows
 from windtunnel.errors import BadInput
 from windtunnel.modules.base import Module
 from windtunnel.pipeline.host_step import HostStep
-from windtunnel.program.head import Head
+from windtunnel.program.head import LABELS_AND_PROBABILITIES, Head
 from windtunnel.program.initial_weights import InitialWeights
 from windtunnel.program.program import Program, ProgramStep
 from windtunnel.program.records.fidelity import CalibrationRows, Fidelity
@@ -327,6 +327,9 @@ class TranslatedPipeline(ScoringPipeline):
 
     def outputs(self, methods: Sequence[str], rows: Rows) -> tuple[Any, ...]:
         """The outputs of several methods, such as "predict"; raw scores from which all of them follow run once."""
+        both = self._direct(LABELS_AND_PROBABILITIES, rows) if [*methods] == ["predict", "predict_proba"] else None
+        if both is not None:
+            return both  # type: ignore[no-any-return]
         head = self.head
         finishes = {"predict": head.predicted, "predict_proba": head.probabilities, "decision_function": head.decision}
         if (direct := self._direct(methods[0], rows)) is not None:

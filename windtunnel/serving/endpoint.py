@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from time import perf_counter
+from typing import Any
 
 from starlette.datastructures import Headers
 from starlette.responses import Response
@@ -17,25 +18,47 @@ from windtunnel.serving.responses import ERRORS, TooLarge, error_response
 
 BODIES = 4
 """How many bodies of the largest size may be in memory at once."""
+LOOKS = 20
+"""How often it is looked for late requests within the time that each may take."""
 
 Respond = Callable[[ServedModel, Headers, bytearray], Awaitable[Response]]
 
 
-class Bodies:
-    """The bodies in memory.
+class Requests:
+    """The requests under way: the memory of their bodies and the time of each are bounded.
 
     Parameters
     ----------
-    max_bytes : int
-        The most bytes of a body.
+    limits : Limits
     """
 
-    def __init__(self, max_bytes: int) -> None:
-        self._max_bytes, self._bytes = max_bytes, 0
+    def __init__(self, limits: Limits) -> None:
+        self._limits, self._bytes = limits, 0
+        self._started: dict[asyncio.Task[Any], float] = {}
+
+    def start(self, task: asyncio.Task[Any]) -> None:
+        """Cancel the task of a request when its time is over."""
+        self._started[task] = perf_counter()
+
+    def end(self, task: asyncio.Task[Any], body: bytearray) -> None:
+        """Forget a request and its body."""
+        del self._started[task]
+        self._bytes -= len(body)
+
+    def is_late(self, task: asyncio.Task[Any]) -> bool:
+        """Whether the time of a request is over."""
+        return perf_counter() - self._started[task] >= self._limits.timeout
+
+    async def cancel_late(self) -> None:
+        """Cancel requests whose time is over; a timer for each of them would take a tenth of the time of a row."""
+        while True:
+            await asyncio.sleep(self._limits.timeout / LOOKS)
+            for task in filter(self.is_late, [*self._started]):
+                task.cancel()
 
     async def receive(self, receive: Receive, body: bytearray) -> bool:
         """Fill a body; False if the client has gone."""
-        more = True
+        most, more = self._limits.max_bytes, True
         while more:
             message = await receive()
             if message["type"] == "http.disconnect":
@@ -43,16 +66,12 @@ class Bodies:
             part = message.get("body", b"")
             body += part
             self._bytes += len(part)
-            if len(body) > self._max_bytes:
-                raise TooLarge(f"the body has more than {self._max_bytes} bytes; send fewer rows at once.")
-            if self._bytes > BODIES * self._max_bytes:
+            if len(body) > most:
+                raise TooLarge(f"the body has more than {most} bytes; send fewer rows at once.")
+            if self._bytes > BODIES * most:
                 raise Overloaded(f"requests of {self._bytes} bytes are under way; send the request again later.")
             more = message.get("more_body", False)
         return True
-
-    def release(self, body: bytearray) -> None:
-        """Count a body no longer."""
-        self._bytes -= len(body)
 
 
 class Endpoint:
@@ -61,30 +80,35 @@ class Endpoint:
     Parameters
     ----------
     models : Models
-    limits : Limits
-    bodies : Bodies
-        Shared by all endpoints of a server.
+    requests : Requests
+        Those of all endpoints of a server.
     respond : callable
         A model, headers and a body -> a response. Errors of this library become responses too.
     """
 
-    def __init__(self, models: Models, limits: Limits, bodies: Bodies, respond: Respond) -> None:
-        self._models, self._limits, self._bodies, self._respond = models, limits, bodies, respond
+    def __init__(self, models: Models, requests: Requests, respond: Respond) -> None:
+        self._models, self._requests, self._respond = models, requests, respond
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Respond to a request, within the time that the limits grant."""
-        start, name, body = perf_counter(), "", bytearray()
+        start, name, body, task = perf_counter(), "", bytearray(), asyncio.current_task()
+        assert task is not None
+        self._requests.start(task)
         try:
-            async with asyncio.timeout(self._limits.timeout):
-                model = self._models.find(scope["path_params"])
-                name = model.name  # names that clients invent do not become labels
-                if not await self._bodies.receive(receive, body):
-                    metrics.count_request(name, 499, perf_counter() - start)
-                    return
-                response = await self._respond(model, Headers(scope=scope), body)
+            model = self._models.find(scope["path_params"])
+            name = model.name  # names that clients invent do not become labels
+            if not await self._requests.receive(receive, body):
+                metrics.count_request(name, 499, perf_counter() - start)
+                return
+            response = await self._respond(model, Headers(scope=scope), body)
         except ERRORS as error:
             response = error_response(error)
+        except asyncio.CancelledError:
+            if not self._requests.is_late(task):
+                raise
+            task.uncancel()
+            response = error_response(TimeoutError())
         finally:
-            self._bodies.release(body)
+            self._requests.end(task, body)
         metrics.count_request(name, response.status_code, perf_counter() - start)
         await response(scope, receive, send)

@@ -44,6 +44,8 @@ def rows_of_json(value: Any, schema: Schema) -> Rows:
             raise BadInput(f"rows must be lists of equally many numbers: {error}") from error
     if wrong := [type(row).__name__ for row in rows if not isinstance(row, dict)]:
         raise BadInput(f'a row must be an object of columns, such as {{"age": 31}}; got a {wrong[0]}.')
+    if len(rows) == 1:
+        return {name: [value] for name, value in rows[0].items()}
     names = rows[0].keys()
     for position, row in enumerate(rows):
         if row.keys() != names:

@@ -13,7 +13,7 @@ from sklearn.preprocessing import OrdinalEncoder, StandardScaler
 
 import windtunnel
 from windtunnel.modules.outputs.links import LINKS
-from windtunnel.program.head import Head
+from windtunnel.program.head import LABELS_AND_PROBABILITIES, Head
 
 GENERATOR = np.random.default_rng(0)
 X = GENERATOR.normal(size=(300, 4))
@@ -66,6 +66,15 @@ def test_methods_give_what_the_source_gives(model, labels):
                 np.testing.assert_array_equal(output, expected) if expected.dtype.kind == "U" else (
                     np.testing.assert_allclose(output, expected, rtol=0, atol=1e-9)
                 )
+    if hasattr(pipeline, "predict_proba"):
+        for rows in (X[:1], X[:9], X[:9].tolist()):
+            if net.program.method_steps:
+                assert direct(net, LABELS_AND_PROBABILITIES, rows) is None
+                continue
+            labels, probabilities = direct(net, LABELS_AND_PROBABILITIES, rows)
+            assert labels.tolist() == direct(net, "predict", rows).tolist()
+            assert labels.dtype == pipeline.predict(X[:1]).dtype and probabilities.flags.c_contiguous
+            np.testing.assert_array_equal(probabilities, direct(net, "predict_proba", rows))
 
 
 @pytest.mark.parametrize(

@@ -72,7 +72,7 @@ class NativeEngine(ProgramEngine):
         return self._whole.get(method)
 
     def _scorer(self, net: ScoringPipeline, method: str) -> Scorer | None:
-        has_step = method in self.program.method_steps
+        has_step = not self.program.method_steps.keys().isdisjoint(method.split(", "))
         made = self._scorers[method] = scorer(net, method, self.whole(method if has_step else "scores"), has_step)
         return made
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from windtunnel.compiler.native.build import library
@@ -18,7 +19,7 @@ from windtunnel.compiler.native.image import ImageWriter
 from windtunnel.compiler.native.part import NativePart
 from windtunnel.encode import CategoryColumn, RowEncoder
 from windtunnel.encode.rows import python_columns
-from windtunnel.program.head import Head
+from windtunnel.program.head import LABELS_AND_PROBABILITIES, Head
 from windtunnel.program.program import NUMBERS, Take
 from windtunnel.program.scoring_pipeline import ScoringPipeline
 
@@ -33,7 +34,7 @@ def scorer(net: ScoringPipeline, method: str, part: NativePart | None, has_step:
     ----------
     net : ScoringPipeline
     method : str
-        A method of the source.
+        A method of the source, or ``LABELS_AND_PROBABILITIES``.
     part : NativePart or None
         The whole program of the method, or of the raw scores.
     has_step : bool
@@ -49,7 +50,12 @@ def scorer(net: ScoringPipeline, method: str, part: NativePart | None, has_step:
         return None
     scores = list(range(slot.width))
     image = ImageWriter(slot.width, 0)
-    columns = scores if has_step else finish(image, head, method, scores)
+    if method == LABELS_AND_PROBABILITIES:
+        if not isinstance(head.classes, np.ndarray) or head.dtypes.get("predict_proba", "float64") != "float64":
+            return None
+        columns = [*finish(image, head, "predict_proba", scores), *finish(image, head, "predict", scores)]
+    else:
+        columns = scores if has_step else finish(image, head, method, scores)
     flat = slot.shape == () if has_step else _is_flat(head, method, len(columns))
     positions = method == "predict" and head.classes is not None
     single_output = not positions and not isinstance(head.classes, list) and head.dtypes.get(method) == "float32"
@@ -105,13 +111,18 @@ def _is_flat(head: Head, method: str, columns: int) -> bool:
 
 def _finish(head: Head, method: str) -> Callable[[Any], Any] | None:
     """What makes the output of an array of numbers, or of the positions of labels; None for the array itself."""
-    if method == "predict" and head.classes is not None:
-        if isinstance(head.classes, list):
-            return head.labels
+    if isinstance(head.classes, np.ndarray) and method in ("predict", LABELS_AND_PROBABILITIES):
         labels = head.classes.astype(head.dtypes.get("predict", head.classes.dtype), copy=False)
-        return labels.__getitem__
+        return labels.__getitem__ if method == "predict" else partial(_labels_and_probabilities, labels)
+    if method == "predict" and head.classes is not None:
+        return head.labels
     plain = head.dtypes.get(method, "float64") in ("float64", "float32") and not isinstance(head.classes, list)
     return None if plain else partial(head.typed, method)
+
+
+def _labels_and_probabilities(labels: NDArray[Any], values: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Both outputs from an array of probabilities and, in the last column, positions of labels."""
+    return labels[values[:, -1].astype(np.intp)], np.ascontiguousarray(values[:, :-1])
 
 
 def _category(category: CategoryColumn) -> tuple[Any, ...] | None:
