@@ -26,6 +26,7 @@ from windtunnel.modules.trees.soft.kernel.slices import backward, forward
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 if DEVICE == "cpu" and find_spec("triton") is not None:
+    import_module("triton.experimental.gluon")  # calls of kernels import it, which fails in the interpreter
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TRITON_INTERPRET", "1")
         import_module("windtunnel.modules.trees.soft.gpu.triton_kernels")

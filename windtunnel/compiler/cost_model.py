@@ -10,8 +10,8 @@ import numpy as np
 
 from windtunnel.modules.trees.forms.bitvectors import BitvectorTrees
 from windtunnel.modules.trees.forms.oblivious import ObliviousTrees, oblivious
-from windtunnel.modules.trees.forms.ranked import depths_of
 from windtunnel.modules.trees.hard import HardTrees
+from windtunnel.modules.trees.walk_layout import depths_of
 from windtunnel.program.row_slices import least_rows_of, rows_per_thread
 
 MOST_PRODUCTS = 1 << 18

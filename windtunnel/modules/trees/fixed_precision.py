@@ -12,9 +12,10 @@ from torch import Tensor, nn
 class FixedPrecision(nn.Module):
     """A module that takes rows of either precision; its own buffers keep theirs."""
 
-    def register_derived(self, name: str, array: NDArray[np.generic], device: torch.device) -> None:
-        """Register a buffer that follows from the saved tensors and is not saved."""
-        self.register_buffer(name, torch.from_numpy(np.ascontiguousarray(array)).to(device), persistent=False)
+    def register_derived(self, device: torch.device, **arrays: NDArray[np.generic]) -> None:
+        """Register buffers that follow from the saved tensors and are not saved."""
+        for name, array in arrays.items():
+            self.register_buffer(name, torch.from_numpy(np.ascontiguousarray(array)).to(device), persistent=False)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         before = dict(self.named_buffers(recurse=False))

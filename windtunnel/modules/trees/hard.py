@@ -12,7 +12,7 @@ from windtunnel.errors import BadFile
 from windtunnel.modules.base import Module, bounded, derived
 from windtunnel.modules.trees.ensemble import TreeEnsemble
 from windtunnel.modules.trees.fixed_precision import FixedPrecision
-from windtunnel.modules.trees.walk_layout import CODE, FLAG, HIGH, LOW, ZERO, node_positions, walk_layout
+from windtunnel.modules.trees.walk_layout import CODE, FLAG, HIGH, LOW, ZERO, positions_of, walk_layout
 
 
 class TreeWalk(FixedPrecision, Module, kw_only=True):
@@ -85,8 +85,7 @@ class TreeWalk(FixedPrecision, Module, kw_only=True):
         self.outputs, self.vector = ensemble.outputs, ensemble.vector
         self.has_sets = len(ensemble.categories) > 0
         self.depth, self.readings, walk = walk_layout(ensemble)
-        for name, array in walk.items():
-            self.register_buffer(name, torch.from_numpy(array).to(self.threshold.device), persistent=False)
+        self.register_derived(self.threshold.device, **walk)
         self.same_reading = not self.has_sets and set(self.readings) <= {self.LOW, self.HIGH}
         self.row_cost = len(self.root)
         self.arrange()
@@ -202,12 +201,18 @@ class TreeWalk(FixedPrecision, Module, kw_only=True):
             value = readings.gather(1, column)
             goes_right = value > split.index_select(0, flat).view_as(at)
             if self.has_sets:
-                code = value.clamp(-1.0, self.NO_CODE).to(torch.int64) + 1
-                last = self.set_last.index_select(0, flat).view_as(at)
-                place = torch.where(code < last, code, last) + self.set_start.index_select(0, flat).view_as(at)
-                goes_right = goes_right | self.set_goes_right.index_select(0, place.view(-1)).view_as(place)
+                goes_right = goes_right | self._right_by_set(value, at)
             at = self.follow.index_select(0, flat).view_as(at) + goes_right.to(torch.int64)
         return at.expand(rows, trees).reshape(-1)
+
+    def _right_by_set(self, value: Tensor, at: Tensor) -> Tensor:
+        """Whether categories ``[b, n]`` go right at positions ``[n]`` or ``[b, n]``; never at a node without a set."""
+        code = value.clamp(-1.0, self.NO_CODE).to(torch.int64) + 1
+        last = self.set_last.index_select(0, at.reshape(-1)).view_as(at)
+        start = self.set_start.index_select(0, at.reshape(-1)).view_as(at)
+        # Not their minimum, which ONNX Runtime gets wrong where they are over 2^31 apart.
+        place = torch.where(code < last, code, last) + start
+        return self.set_goes_right.index_select(0, place.reshape(-1)).view_as(place)
 
     def _same_reading(self, x: Tensor) -> bool:
         """Whether nodes can read the features as they are: readings differ in missing values only, and none is."""
@@ -269,14 +274,10 @@ class HardTrees(TreeWalk):
     @torch.jit.unused
     def goes_right(self, x: Tensor) -> Tensor:
         """Whether a row goes right at each node, in the order of ``TreeEnsemble``, bool ``[B, N]``."""
-        place = torch.from_numpy(node_positions(self.ensemble())).to(x.device)
+        place = torch.from_numpy(positions_of(self.ensemble())[: len(self.feature)]).to(x.device)
         value = self._readings(x.to(self.split.dtype)).index_select(1, self.column[place])
         right = value > self.split[place]
-        if self.has_sets:
-            code = value.clamp(-1.0, self.NO_CODE).to(torch.int64) + 1
-            members = torch.minimum(code, self.set_last[place]) + self.set_start[place]
-            right = right | self.set_goes_right[members]
-        return right
+        return right | self._right_by_set(value, place) if self.has_sets else right
 
     @torch.jit.unused
     def leaf_values(self, x: Tensor) -> Tensor:

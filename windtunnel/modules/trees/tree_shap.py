@@ -11,6 +11,7 @@ from torch import Tensor
 
 from windtunnel.modules.trees.ensemble import TreeEnsemble
 from windtunnel.modules.trees.hard import HardTrees
+from windtunnel.modules.trees.leaf_steps import leaf_steps
 
 CELLS = 2**21
 """Rows x leaves x features at once."""
@@ -109,78 +110,30 @@ def _contributions(group: LeafGroup, goes_right: Tensor) -> Tensor:
 
 def leaf_groups(ensemble: TreeEnsemble) -> list[LeafGroup]:
     """The leaves of an ensemble by the number of features on their path."""
-    paths = _paths(ensemble)
-    by_count: dict[int, list[_Path]] = {}
-    for path in paths:
-        by_count.setdefault(len(path.fractions), []).append(path)
-    return [_group(count, members) for count, members in sorted(by_count.items())]
-
-
-@dataclass(frozen=True)
-class _Path:
-    """The way to a leaf: its nodes with their sides, and the fraction of each feature."""
-
-    leaf: int
-    steps: list[tuple[int, int, bool]]
-    fractions: dict[int, float]
-
-
-def _paths(ensemble: TreeEnsemble) -> list[_Path]:
     assert ensemble.leaf_cover is not None
-    feature, left, right = (array.tolist() for array in (ensemble.feature, ensemble.left, ensemble.right))
-    cover = ensemble.leaf_cover.tolist()
-    starts = zip(ensemble.node_start[:-1].tolist(), ensemble.leaf_start[:-1].tolist(), strict=True)
-    counts = np.diff(ensemble.node_start).tolist()
-    paths: list[_Path] = []
-    for (first_node, first_leaf), nodes in zip(starts, counts, strict=True):
-        below = _covers(left, right, cover, first_node, first_leaf, nodes)
-        stack: list[tuple[int, list[tuple[int, int, bool]], dict[int, float]]] = [(0 if nodes else -1, [], {})]
-        while stack:
-            child, steps, fractions = stack.pop()
-            if child < 0:
-                paths.append(_Path(first_leaf - 1 - child, steps, fractions))
-                continue
-            node = first_node + child
-            column, total = feature[node], below[child]
-            for next_child, goes_right in ((left[node], False), (right[node], True)):
-                part = below[next_child] if next_child >= 0 else cover[first_leaf - 1 - next_child]
-                fraction = part / total if total > 0 else 0.5
-                narrowed = fractions | {column: fractions.get(column, 1.0) * fraction}
-                stack.append((next_child, [*steps, (node, column, goes_right)], narrowed))
-    return paths
-
-
-def _covers(
-    left: list[int], right: list[int], cover: list[float], first_node: int, first_leaf: int, nodes: int
-) -> list[float]:
-    """The weight of the training rows of each node of a tree, from those of its leaves."""
-    order, stack = [], [0] if nodes else []
-    while stack:
-        order.append(node := stack.pop())
-        stack += [child for child in (left[first_node + node], right[first_node + node]) if child >= 0]
-    below = [0.0] * nodes
-    for node in reversed(order):
-        children = (left[first_node + node], right[first_node + node])
-        below[node] = sum(below[child] if child >= 0 else cover[first_leaf - 1 - child] for child in children)
-    return below
-
-
-def _group(count: int, paths: list[_Path]) -> LeafGroup:
-    node, right, cell = [], [], []
-    for position, path in enumerate(paths):
-        place = {feature: count * position + at for at, feature in enumerate(path.fractions)}
-        for at, feature, goes_right in path.steps:
-            node.append(at)
-            right.append(goes_right)
-            cell.append(place[feature])
-    shape = (len(paths), count)
-    features = np.array([list(path.fractions) for path in paths], np.int64).reshape(shape)
-    fractions = np.array([list(path.fractions.values()) for path in paths], np.float64).reshape(shape)
-    return LeafGroup(
-        leaf=torch.tensor([path.leaf for path in paths], dtype=torch.int64),
-        feature=torch.from_numpy(features),
-        fraction=torch.from_numpy(fractions).clamp_min(LEAST_FRACTION),
-        node=torch.tensor(node, dtype=torch.int64),
-        right=torch.tensor(right, dtype=torch.bool),
-        cell=torch.tensor(cell, dtype=torch.int64),
-    )
+    leaf, node, child, right = leaf_steps(ensemble)
+    below = np.bincount(node, ensemble.leaf_cover[leaf], minlength=len(ensemble.feature))
+    total, part = below[node], np.concatenate([below, ensemble.leaf_cover])[child]
+    fraction_of_step = np.divide(part, total, out=np.full(len(leaf), 0.5), where=total > 0)
+    # A player is a feature on the path of a leaf; players are sorted by leaf, then by feature.
+    players, player = np.unique(leaf * ensemble.width + ensemble.feature[node], return_inverse=True)
+    fraction = np.ones(len(players))
+    np.multiply.at(fraction, player, fraction_of_step)
+    leaf_of_player, feature = np.divmod(players, max(1, ensemble.width))
+    counts = np.bincount(leaf_of_player, minlength=len(ensemble.leaf_value))
+    groups = []
+    for count in np.unique(counts):
+        members = np.flatnonzero(counts == count)
+        of_players, of_steps = counts[leaf_of_player] == count, counts[leaf] == count
+        shape, cell = (len(members), int(count)), np.cumsum(of_players) - 1
+        groups.append(
+            LeafGroup(
+                leaf=torch.from_numpy(members),
+                feature=torch.from_numpy(feature[of_players].reshape(shape)),
+                fraction=torch.from_numpy(fraction[of_players].reshape(shape)).clamp_min(LEAST_FRACTION),
+                node=torch.from_numpy(node[of_steps]),
+                right=torch.from_numpy(right[of_steps]),
+                cell=torch.from_numpy(cell[player[of_steps]]),
+            )
+        )
+    return groups

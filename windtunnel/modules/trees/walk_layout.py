@@ -28,11 +28,10 @@ def walk_layout(ensemble: TreeEnsemble) -> tuple[int, list[int], dict[str, NDArr
 
     The positions are T roots, 2 N children, and one leaf of value 0 at the end that evens out the trees per score.
     """
-    items = _items(ensemble)
+    items = items_of(ensemble)
     nodes = len(ensemble.feature)
     is_node = items < nodes
     node = items[is_node]
-    places = np.arange(len(items))
     reading = _reading(ensemble)
     readings, place = np.unique(reading, return_inverse=True)
     column = place * ensemble.width + ensemble.feature
@@ -47,26 +46,39 @@ def walk_layout(ensemble: TreeEnsemble) -> tuple[int, list[int], dict[str, NDArr
         "column": _at_nodes(column, is_node, node, no_column),
         "feature_at": _at_nodes(ensemble.feature, is_node, node, no_column),
         "split": _largest_float32_not_above(split) if ensemble.reads == "float32" else split,
-        "follow": _at_nodes(ensemble.trees + 2 * np.arange(nodes), is_node, node, places),
+        "follow": np.where(is_node, ensemble.trees + 2 * items, np.arange(len(items))),
         "value": value[np.where(is_node, -1, items - nodes)],
         "root": _roots(ensemble, padding=len(items) - 1),
         "set_start": _at_nodes(set_start, is_node, node, no_column),
         "set_last": _at_nodes(set_last, is_node, node, no_column),
         "set_goes_right": goes_right,
     }
-    return _depth(walk["follow"], is_node, ensemble.trees), readings.tolist(), walk
+    depths = depths_of(np.arange(ensemble.trees), walk["follow"], is_node)
+    return int(depths.max(initial=0)), readings.tolist(), walk
 
 
-def node_positions(ensemble: TreeEnsemble) -> NDArray[np.int64]:
-    """The position of each node in the arrays of ``walk_layout``, int64 ``[N]``."""
-    items, nodes = _items(ensemble), len(ensemble.feature)
-    places = np.empty(nodes, np.int64)
-    is_node = items < nodes
-    places[items[is_node]] = np.flatnonzero(is_node)
-    return places
+def positions_of(ensemble: TreeEnsemble) -> NDArray[np.int64]:
+    """The position of each node, then of each leaf, then of the padding leaf, int64 ``[N + L + 1]``."""
+    return np.argsort(items_of(ensemble))
 
 
-def _items(ensemble: TreeEnsemble) -> NDArray[np.int64]:
+def depths_of(root: NDArray[np.int64], follow: NDArray[np.int64], is_node: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """How many splits the longest way down from each root has; ``BadFile`` if a node is reached twice."""
+    depths = np.zeros(len(root), np.int64)
+    at, tree = root, np.arange(len(root))
+    depth = visited = 0
+    while is_node[at].any():
+        depth += 1
+        at, tree = at[is_node[at]], tree[is_node[at]]
+        visited += len(at)
+        if visited > len(follow):
+            raise BadFile("these tensors are not a tree ensemble: a node is reached twice")
+        depths[tree] = depth
+        at, tree = np.concatenate([follow[at], follow[at] + 1]), np.concatenate([tree, tree])
+    return depths
+
+
+def items_of(ensemble: TreeEnsemble) -> NDArray[np.int64]:
     """List what sits at each position: node n of the ensemble as n, leaf l as N + l, the padding leaf as N + L."""
     nodes, leaves = len(ensemble.feature), len(ensemble.leaf_value)
     counts = np.diff(ensemble.node_start)
@@ -143,16 +155,3 @@ def _roots(ensemble: TreeEnsemble, padding: int) -> NDArray[np.int64]:
     # Boolean assignment goes row by row, so trees sorted by score land in the row of their score.
     roots[np.arange(most) < counts[:, None]] = np.argsort(ensemble.output, kind="stable")
     return roots.reshape(-1)
-
-
-def _depth(follow: NDArray[np.int64], is_node: NDArray[np.bool_], trees: int) -> int:
-    """Count the splits on the longest way down; a cycle would visit more nodes than there are."""
-    at = np.arange(trees)
-    depth = visited = 0
-    while len(at := at[is_node[at]]):
-        visited += len(at)
-        if visited > len(follow):
-            raise BadFile("these tensors are not a tree ensemble: a node is reached twice")
-        depth += 1
-        at = np.concatenate([follow[at], follow[at] + 1])
-    return depth

@@ -15,11 +15,11 @@ from windtunnel.modules.trees.forms.bitvectors import BitvectorTrees
 from windtunnel.modules.trees.forms.gemm import GemmTrees
 from windtunnel.modules.trees.forms.oblivious import ObliviousTrees
 from windtunnel.modules.trees.forms.perfect import PerfectTrees
-from windtunnel.modules.trees.forms.ranked import depths_of
 from windtunnel.modules.trees.forms.ranked_walk import RankedWalkTrees
 from windtunnel.modules.trees.hard import HardTrees, TreeWalk
 from windtunnel.modules.trees.leaves import LeafOneHot, TreeLeaves
 from windtunnel.modules.trees.linear_leaves import LinearLeafTrees
+from windtunnel.modules.trees.walk_layout import depths_of
 
 NODE = np.dtype([("split", np.float64), ("follow", np.uint32), ("column", np.uint32)])
 SET = 1 << 31

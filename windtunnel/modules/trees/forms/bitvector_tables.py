@@ -21,7 +21,7 @@ class BitvectorNodes(NamedTuple):
     set_start: NDArray[Any]  # int64, where its set of categories begins, as in ``HardTrees``; 0 where it has none
     set_last: NDArray[Any]  # int64, the last place of its set
     cleared: NDArray[Any]  # int64, one word: the bits of the leaves that a step to the right rules out
-    tree: NDArray[Any]  # int64, the number of its tree
+    tree: NDArray[Any]  # int64, the number of its tree among those that are looked up together
 
     def picked(self, which: NDArray[np.bool_]) -> "BitvectorNodes":
         """Some of the nodes."""
@@ -40,20 +40,19 @@ class LeafBitvectors(nn.Module):
 
     def __init__(
         self,
-        below: list[BitvectorNodes],
+        nodes: BitvectorNodes,
+        trees: int,
         features: NDArray[np.int64],
         goes_right: NDArray[np.bool_],
         device: torch.device,
     ) -> None:
         super().__init__()
-        self.trees = len(below)
-        numbered = [nodes._replace(tree=nodes.tree + tree) for tree, nodes in enumerate(below)]
-        nodes = BitvectorNodes(*map(np.concatenate, zip(*numbered, strict=True)))
+        self.trees = trees
         self.parts = nn.ModuleList()
         if (nodes.set_start == 0).any():
-            self.parts.append(RankLookup(nodes.picked(nodes.set_start == 0), self.trees, features, device))
+            self.parts.append(RankLookup(nodes.picked(nodes.set_start == 0), trees, features, device))
         if (nodes.set_start > 0).any():
-            self.parts.append(CategoryLookup(nodes.picked(nodes.set_start > 0), self.trees, goes_right, device))
+            self.parts.append(CategoryLookup(nodes.picked(nodes.set_start > 0), trees, goes_right, device))
 
     def forward(self, values: Tensor, missing: Tensor) -> Tensor:
         """float64 [columns, B], int32 [features + 1, B] -> int64 [B, trees]."""
@@ -86,8 +85,7 @@ class TableLookup(FixedPrecision):
     def look_up(self, tables: list[NDArray[np.int64]], device: torch.device) -> None:
         """Register the tables, one below the other, and which of their rows clear anything."""
         table = np.concatenate(tables)
-        self.register_derived("table", table, device)
-        self.register_derived("clears", (table != -1).any(axis=1), device)
+        self.register_derived(device, table=table, clears=(table != -1).any(axis=1))
 
     def rows(self, values: Tensor, missing: Tensor) -> Tensor:
         """The row of the table for each value."""
@@ -184,12 +182,15 @@ class RankLookup(TableLookup):
         alone_last = np.argsort([len(thresholds[c]) == 1 for c in order], kind="stable")
         ranked = order[alone_last]
         self.ranks = Ranks([thresholds[c] for c in ranked], start[ranked], device)
-        self.register_derived("used", used[ranked], device)
-        self.register_derived("missing", features[used[ranked]], device)
-        self.register_derived("layered", np.argsort(alone_last), device)
         # A compiler keeps what is put into another order in memory, and not in registers.
         self.in_order = bool((ranked == order).all())
-        self.register_derived("stride", stride[order][:, None], device)
+        self.register_derived(
+            device,
+            used=used[ranked],
+            missing=features[used[ranked]],
+            layered=np.argsort(alone_last),
+            stride=stride[order][:, None],
+        )
         self.look_up([_together([tables[c] for c in group]) for group in groups], device)
 
     def rows(self, values: Tensor, missing: Tensor) -> Tensor:
@@ -216,9 +217,8 @@ class CategoryLookup(TableLookup):
         used, of_column = nodes.by_column()
         tables = [_by_code(facts, trees, goes_right) for facts in of_column]
         sizes = np.array(list(map(len, tables)))
-        self.register_derived("used", used, device)
-        self.register_derived("last", (sizes - 1.0)[:, None], device)
-        self.register_derived("start", np.cumsum([0, *sizes])[:-1].astype(np.int32)[:, None], device)
+        start = np.cumsum([0, *sizes])[:-1].astype(np.int32)
+        self.register_derived(device, used=used, last=sizes[:, None] - 1.0, start=start[:, None])
         self.look_up(tables, device)
 
     def rows(self, values: Tensor, missing: Tensor) -> Tensor:

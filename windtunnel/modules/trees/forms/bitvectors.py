@@ -1,6 +1,6 @@
 """Exact inference of trees of up to 64 leaves as bitvectors, with one bit per leaf."""
 
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -9,8 +9,11 @@ from torch import Tensor, nn
 
 from windtunnel.errors import InvalidOption
 from windtunnel.modules.base import derived
+from windtunnel.modules.trees.ensemble import TreeEnsemble
 from windtunnel.modules.trees.forms.bitvector_tables import BitvectorNodes, LeafBitvectors
 from windtunnel.modules.trees.forms.tree_form import TreeForm
+from windtunnel.modules.trees.leaf_steps import leaf_steps
+from windtunnel.modules.trees.walk_layout import positions_of
 
 
 class BitvectorTrees(TreeForm):
@@ -39,27 +42,33 @@ class BitvectorTrees(TreeForm):
 
     def arrange(self) -> None:
         """Lay out the words of each block of trees; sets of categories need no columns."""
-        root, follow, is_node = self._positions()
-        column, missing_right, features = self._merged(self.column.cpu().numpy())
-        split, start, last, right = (
-            buffer.cpu().numpy() for buffer in (self.split.double(), self.set_start, self.set_last, self.set_goes_right)
-        )
-        trees = [_in_order(at, follow, is_node, (column, split, missing_right, start, last)) for at in root]
-        most = max((len(tree.leaf) for tree in trees), default=1)
+        most = int(self._leaf_counts().max(initial=1))
         if most > self.MOST_LEAVES:
             raise InvalidOption(
                 f"bitvectors take trees of {self.MOST_LEAVES} leaves at most; the largest tree has {most:,}. "
                 "Choose strategy='tree_traversal' or 'auto'."
             )
-        device = self.threshold.device
-        blocks = [trees[start : start + self.BLOCK] for start in range(0, len(trees), self.BLOCK)]
-        self.words = nn.ModuleList(
-            LeafBitvectors([tree.nodes for tree in block], features, right, device) for block in blocks
+        ensemble, root = self.ensemble(), self.root.cpu().numpy()
+        slot, real = np.zeros(ensemble.trees, np.int64), root < ensemble.trees
+        slot[root[real]] = np.flatnonzero(real)  # where each tree stands in the output
+        rank, cleared = _ranks_and_words(ensemble)
+        position = positions_of(ensemble)
+        at, of_leaf = position[: len(cleared)], position[len(cleared) : -1]
+        column, missing_right, features = self._merged(self.column.cpu().numpy())
+        split, start, last, goes_right = (
+            buffer.cpu().numpy() for buffer in (self.split.double(), self.set_start, self.set_last, self.set_goes_right)
         )
-        leaves = np.zeros((len(trees), self.MOST_LEAVES), np.int64)
-        for places, tree in zip(leaves, trees, strict=True):
-            places[_hashed(len(tree.leaf), self.DE_BRUIJN)] = tree.leaf
-        self._register(places=np.arange(len(trees)) * self.MOST_LEAVES + self.MOST_LEAVES // 2)
+        tree = np.repeat(slot, np.diff(ensemble.node_start))
+        nodes = BitvectorNodes(column[at], split[at], missing_right[at], start[at], last[at], cleared, tree)
+        self.words = nn.ModuleList()
+        for first in range(0, len(root), self.BLOCK):
+            block = nodes.picked((tree >= first) & (tree < first + self.BLOCK))
+            block, trees = block._replace(tree=block.tree - first), min(self.BLOCK, len(root) - first)
+            self.words.append(LeafBitvectors(block, trees, features, goes_right, self.threshold.device))
+        # A leaf has its place by its lowest bit; all other places are those of the leaf of value 0.
+        leaves = np.full((len(root), self.MOST_LEAVES), position[-1])
+        leaves[np.repeat(slot, np.diff(ensemble.leaf_start)), _hashed(self.MOST_LEAVES, self.DE_BRUIJN)[rank]] = of_leaf
+        self._register(places=np.arange(len(root)) * self.MOST_LEAVES + self.MOST_LEAVES // 2)
         self._register(value=self.value.cpu().numpy()[leaves.reshape(-1)])
         self.row_cost = max(1, len(root) // 2)
 
@@ -91,38 +100,18 @@ class BitvectorTrees(TreeForm):
         return lowest.mul_(self.DE_BRUIJN).bitwise_right_shift_(58).add_(self.places).view(-1)
 
 
-class _Tree(NamedTuple):
-    """Its nodes, and the positions of its leaves from left to right."""
-
-    nodes: BitvectorNodes
-    leaf: NDArray[np.int64]
-
-
 def _hashed(leaves: int, de_bruijn: int) -> NDArray[np.int64]:
     """Where the product with the de Bruijn number leads from each of the lowest bits."""
     powers = np.left_shift(np.uint64(1), np.arange(leaves, dtype=np.uint64))
     return (((powers * np.uint64(de_bruijn)).view(np.int64) >> 58) + 32).astype(np.int64)
 
 
-def _in_order(
-    root: np.int64, follow: NDArray[np.int64], is_node: NDArray[np.bool_], facts: tuple[NDArray[Any], ...]
-) -> _Tree:
-    """Read a tree with its leaves from left to right; ``facts`` are those that ``BitvectorNodes`` begin with."""
-    leaf: list[int] = []
-    nodes: list[tuple[int, int]] = []
-    open_nodes: list[tuple[int, int]] = []
-    stack = [int(root)]
-    while stack:
-        at = stack.pop()
-        if at < 0:  # the left side of this node is done
-            node, first = open_nodes.pop()
-            nodes.append((node, ((1 << len(leaf)) - (1 << first)) & ((1 << 64) - 1)))
-        elif is_node[at]:
-            open_nodes.append((at, len(leaf)))
-            stack += [int(follow[at]) + 1, -1, int(follow[at])]
-        else:
-            leaf.append(at)
-    places = np.array([node for node, _ in nodes], np.int64)
-    cleared = np.array([cleared for _, cleared in nodes], np.uint64).view(np.int64)
-    facts = (*(fact[places] for fact in facts), cleared, np.zeros_like(places))
-    return _Tree(BitvectorNodes(*facts), np.array(leaf, np.int64))
+def _ranks_and_words(ensemble: TreeEnsemble) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """For each leaf how many of its tree are to its left, and for each node the bits of the leaves on its left side."""
+    leaf, node, _, right = leaf_steps(ensemble)
+    leaves_left = np.bincount(node[~right], minlength=len(ensemble.feature))
+    passed = leaves_left[node[right]]
+    rank = np.bincount(leaf[right], passed, minlength=len(ensemble.leaf_value)).astype(np.int64)
+    words = np.zeros(len(leaves_left), np.uint64)
+    np.bitwise_or.at(words, node[~right], np.uint64(1) << rank[leaf[~right]].astype(np.uint64))
+    return rank, words.view(np.int64)

@@ -1,5 +1,7 @@
 """Exact inference of small trees as matrix products (GEMM): the decisions of all nodes give the leaf."""
 
+from typing import Any
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -8,6 +10,8 @@ from torch import Tensor
 from windtunnel.errors import InvalidOption
 from windtunnel.modules.base import derived
 from windtunnel.modules.trees.forms.tree_form import TreeForm
+from windtunnel.modules.trees.leaf_steps import PaddedTrees
+from windtunnel.modules.trees.walk_layout import positions_of
 
 
 class GemmTrees(TreeForm):
@@ -50,27 +54,45 @@ class GemmTrees(TreeForm):
     def arrange(self) -> None:
         """Lay out the matrices of each group of trees, one after the other."""
         super().arrange()
-        root, follow, is_node = self._positions()
-        counts = _leaf_counts(root, follow, is_node)
+        counts, root = self._leaf_counts(), self.root.cpu().numpy()
         sizes = np.array([int(count - 1).bit_length() for count in counts], np.int64)
         single, *groups = (np.flatnonzero(sizes == size) for size in (0, *np.unique(sizes[sizes > 0])))
         self.trees = [len(group) for group in groups]
         self.leaves = [int(counts[group].max()) for group in groups]
         self._check_size()
-        laid = [
-            _laid(tree, leaves, follow, is_node)
-            for group, leaves in zip(groups, self.leaves, strict=True)
-            for tree in root[group]
-        ]
-        node, way, bias, leaf_position = (_joined([tree[part] for tree in laid]) for part in range(4))
-        self._hold_nodes(node.astype(np.int64))
+        matrices = [self._matrices(root[group]) for group in groups]
+        node, way, bias, leaf_position = (
+            np.concatenate([np.empty(0), *(arrays[part].reshape(-1) for arrays in matrices)]) for part in range(4)
+        )
+        column, split = self._nodes()
+        node = node.astype(np.int64)
         back = np.argsort(np.concatenate([single, *groups]))
-        first = np.cumsum([0, *np.repeat(self.leaves, self.trees)])[:-1]
-        self._register(way=way.astype(np.float32), bias=bias.astype(np.float32), back=back, bare=root[single])
-        self._register(leaf_position=leaf_position.astype(np.int64), first=first.astype(np.int64))
+        self._register(
+            node_column=column[node],
+            node_split=split[node].astype(self.split.cpu().numpy().dtype),
+            way=way.astype(np.float32),
+            bias=bias.astype(np.float32),
+            leaf_position=leaf_position.astype(np.int64),
+            first=np.cumsum([0, *np.repeat(self.leaves, self.trees)])[:-1].astype(np.int64),
+            bare=root[single],
+            back=back,
+        )
         self.shuffled = bool((back != np.arange(len(back))).any())
         # A product pays over a few dozen rows, and most of what it makes is used at once.
         self.row_cost = max(len(root), len(node) // 8)
+
+    def _matrices(self, trees: NDArray[np.int64]) -> tuple[NDArray[Any], ...]:
+        """Node positions ``[T, n]``, ways ``[T, n, l]``, biases and leaf positions ``[T, l]`` of a group of T trees.
+
+        What pads a tree are nodes at which no row goes right, and leaves that are below 0.
+        """
+        ensemble = self.ensemble()
+        position, padded = positions_of(ensemble), PaddedTrees.of(ensemble, trees)
+        scale, number = _scale(padded.leaf.shape[1]), np.arange(padded.leaf.shape[1])
+        bias = np.where(padded.leaf >= 0, number - scale * (padded.path > 0).sum(axis=1), -1)
+        leaf = np.where(padded.leaf >= 0, len(ensemble.feature) + padded.leaf, -1)
+        # The last position, that of number -1, is a leaf that pads.
+        return position[padded.node], scale * padded.path, bias, position[leaf]
 
     def _check_size(self) -> None:
         size = sum(trees * leaves**2 for trees, leaves in zip(self.trees, self.leaves, strict=True))
@@ -81,10 +103,6 @@ class GemmTrees(TreeForm):
                 f"{size:,} numbers; {self.MOST:,} are accepted, and they grow with the square of the leaves. "
                 "Choose strategy='tree_traversal' or 'auto'."
             )
-
-    def _hold_nodes(self, node: NDArray[np.int64]) -> None:
-        column, split = self._nodes()
-        self._register(node_column=column[node], node_split=split[node].astype(self.split.cpu().numpy().dtype))
 
     def _leaves(self, x: Tensor) -> Tensor:
         """The position of the leaf that each row falls into in each tree, ``[b * trees]``."""
@@ -118,45 +136,3 @@ class GemmTrees(TreeForm):
 
 def _scale(leaves: int) -> int:
     return 1 << (leaves - 1).bit_length()
-
-
-def _joined(arrays: list[NDArray[np.generic]]) -> NDArray[np.generic]:
-    return np.concatenate([array.reshape(-1) for array in arrays]) if arrays else np.empty(0)
-
-
-def _leaf_counts(root: NDArray[np.int64], follow: NDArray[np.int64], is_node: NDArray[np.bool_]) -> NDArray[np.int64]:
-    counts = np.zeros(len(root), np.int64)
-    at, tree = root, np.arange(len(root))
-    while len(at):
-        node = is_node[at]
-        counts += np.bincount(tree[~node], minlength=len(root))
-        at, tree = at[node], tree[node]
-        at, tree = np.concatenate([follow[at], follow[at] + 1]), np.concatenate([tree, tree])
-    return counts
-
-
-def _laid(
-    root: np.int64, leaves: int, follow: NDArray[np.int64], is_node: NDArray[np.bool_]
-) -> tuple[NDArray[np.int64], NDArray[np.float32], NDArray[np.float32], NDArray[np.int64]]:
-    """Nodes ``[leaves - 1]``, ways ``[leaves - 1, leaves]``, biases and leaf positions ``[leaves]`` of one tree.
-
-    Smaller trees of a group are padded with nodes at which no row goes right, and with leaves that are below 0.
-    """
-    padding, scale = len(follow) - 1, _scale(leaves)
-    nodes, exits = np.full(leaves - 1, padding), np.full(leaves, padding)
-    ways = np.zeros((leaves, leaves - 1), np.float32)
-    at, way = np.array([root]), np.zeros((1, leaves - 1), np.float32)
-    seen = done = 0
-    while len(at):
-        ends = ~is_node[at]
-        exits[done : done + ends.sum()], ways[done : done + ends.sum()] = at[ends], way[ends]
-        done += int(ends.sum())
-        at, way = at[~ends], way[~ends]
-        number = seen + np.arange(len(at))
-        nodes[number], seen = at, seen + len(at)
-        left, right = way.copy(), way.copy()
-        left[np.arange(len(at)), number], right[np.arange(len(at)), number] = -scale, scale
-        at, way = np.concatenate([follow[at], follow[at] + 1]), np.concatenate([left, right])
-    bias = np.arange(leaves, dtype=np.float32) - np.maximum(ways, 0).sum(axis=1)
-    bias[done:] = -1
-    return nodes, ways.T, bias, exits

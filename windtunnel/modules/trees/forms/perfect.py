@@ -6,7 +6,8 @@ from torch import Tensor
 
 from windtunnel.errors import InvalidOption
 from windtunnel.modules.base import derived
-from windtunnel.modules.trees.forms.ranked import RankedTrees, depths_of, order_by_depth
+from windtunnel.modules.trees.forms.ranked import RankedTrees, order_by_depth
+from windtunnel.modules.trees.walk_layout import depths_of
 
 
 class PerfectTrees(RankedTrees):

@@ -58,15 +58,3 @@ def order_by_depth(depths: NDArray[np.int64]) -> tuple[NDArray[np.int64], list[i
     counts = [int((depths > level).sum()) for level in range(int(depths.max(initial=0)) + 1)]
     ended = [order[fewer:more] for fewer, more in zip(counts, [len(depths), *counts], strict=False)]
     return order, counts, np.argsort(np.concatenate(ended))
-
-
-def depths_of(root: NDArray[np.int64], follow: NDArray[np.int64], is_node: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """How many splits the longest way down each tree has."""
-    depths = np.zeros(len(root), np.int64)
-    at, tree, depth = root, np.arange(len(root)), 0
-    while is_node[at].any():
-        depth += 1
-        at, tree = at[is_node[at]], tree[is_node[at]]
-        depths[tree] = depth
-        at, tree = np.concatenate([follow[at], follow[at] + 1]), np.concatenate([tree, tree])
-    return depths

@@ -5,7 +5,8 @@ import torch
 from torch import Tensor
 
 from windtunnel.modules.base import derived
-from windtunnel.modules.trees.forms.ranked import RankedTrees, depths_of, order_by_depth
+from windtunnel.modules.trees.forms.ranked import RankedTrees, order_by_depth
+from windtunnel.modules.trees.walk_layout import depths_of
 
 
 class RankedWalkTrees(RankedTrees):

@@ -50,8 +50,7 @@ class Ranks(FixedPrecision):
         # One column at least is searched, so that there are no empty tensors.
         self.several = max((at + 1 for at, splits in enumerate(thresholds) if len(splits) > 1), default=1)
         only = np.array([splits[0] for splits in thresholds[self.several :]])
-        self.register_derived("only", only.reshape(-1, 1), device)
-        self.register_derived("only_moved", offset[self.several :].reshape(-1, 1), device)
+        self.register_derived(device, only=only[:, None], only_moved=offset[self.several :, None])
         thresholds, offset = thresholds[: self.several], offset[: self.several]
         counts = np.array([len(splits) for splits in thresholds])
         layout = [cells(splits) for splits in thresholds]
@@ -67,16 +66,18 @@ class Ranks(FixedPrecision):
         bound = [np.append(splits, np.full(more, np.inf)) for splits, more in zip(thresholds, room, strict=True)]
         sizes = np.array([len(below) for _, _, below in layout])
         start = np.cumsum([0, *map(len, bound)])[:-1]
-        column = (-1, 1)
-        self.register_derived("low", np.array([low for low, _, _ in layout]).reshape(column), device)
-        self.register_derived("scale", np.array([scale for _, scale, _ in layout]).reshape(column), device)
-        self.register_derived("last", (sizes - 1.0).reshape(column), device)
-        self.register_derived("cell", np.cumsum([0, *sizes])[:-1].astype(np.int32).reshape(column), device)
         below = [below + at for (_, _, below), at in zip(layout, start, strict=True)]
-        self.register_derived("below", np.concatenate(below).astype(np.int32), device)
         moved = offset if self.searched else offset - start
-        self.register_derived("moved", moved.astype(offset.dtype).reshape(column), device)
-        self.register_derived("bound", np.stack(bound) if self.searched else np.concatenate(bound), device)
+        self.register_derived(
+            device,
+            low=np.array([[low] for low, _, _ in layout]),
+            scale=np.array([[scale] for _, scale, _ in layout]),
+            last=sizes[:, None] - 1.0,
+            cell=np.cumsum([0, *sizes])[:-1, None].astype(np.int32),
+            below=np.concatenate(below).astype(np.int32),
+            moved=moved[:, None].astype(offset.dtype),
+            bound=np.stack(bound) if self.searched else np.concatenate(bound),
+        )
 
     def forward(self, values: Tensor) -> Tensor:
         """float64 [C, B], no NaN -> [C, B], the rank plus the offset of the column, in the type of the offsets."""

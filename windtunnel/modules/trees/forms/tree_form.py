@@ -16,22 +16,20 @@ class TreeForm(HardTrees):
     column, 1 where the set sends a row to the right and 0 elsewhere, so that all nodes compare with a threshold.
     """
 
+    set_node: Tensor = derived()
     set_column: Tensor = derived()
-    set_from: Tensor = derived()
-    set_to: Tensor = derived()
     has_columns: bool = derived()
 
     def arrange(self) -> None:
         """Give each node that splits on a set its own column."""
-        sets = torch.nonzero(self.set_start > 0).squeeze(1)
-        for name, buffer in (("set_column", self.column), ("set_from", self.set_start), ("set_to", self.set_last)):
-            self.register_buffer(name, buffer[sets], persistent=False)
+        sets = np.flatnonzero(self.set_start.cpu().numpy())
+        self._register(set_node=sets, set_column=self.column.cpu().numpy()[sets])
         self.has_columns = len(sets) > 0
 
     def _nodes(self) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         """Column and threshold at each position, each set as its own column."""
         column, split = self.column.cpu().numpy().copy(), self.split.double().cpu().numpy().copy()
-        sets = np.flatnonzero(self.set_start.cpu().numpy())
+        sets = self.set_node.cpu().numpy()
         column[sets] = max(1, len(self.readings)) * self.width + np.arange(len(sets))
         split[sets] = 0.5
         return column, split
@@ -41,19 +39,18 @@ class TreeForm(HardTrees):
         follow = self.follow.cpu().numpy()
         return self.root.cpu().numpy(), follow, follow != np.arange(len(follow))
 
+    def _leaf_counts(self) -> NDArray[np.int64]:
+        """The number of leaves of each tree, in the order of the output; 1 for trees that pad a score."""
+        counts = np.append(np.diff(self.leaf_start.cpu().numpy()), 1)
+        return np.take(counts, self.root.cpu().numpy(), mode="clip")
+
     def _register(self, **arrays: NDArray[np.generic]) -> None:
-        """Register buffers that follow from the saved tensors and are not saved."""
-        for name, array in arrays.items():
-            buffer = torch.from_numpy(np.ascontiguousarray(array)).to(self.threshold.device)
-            self.register_buffer(name, buffer, persistent=False)
+        self.register_derived(self.threshold.device, **arrays)
 
     def _values(self, x: Tensor) -> Tensor:
         """What nodes read, ``[b, columns]``: the readings of the features, then the columns of the sets."""
         values = self._readings(x)
         if self.has_columns:
-            code = values.index_select(1, self.set_column).clamp(-1.0, self.NO_CODE).to(torch.int64) + 1
-            # Not their minimum, which ONNX Runtime gets wrong where they are over 2^31 apart.
-            place = torch.where(code < self.set_to, code, self.set_to) + self.set_from
-            right = self.set_goes_right.index_select(0, place.reshape(-1)).view(place.shape[0], place.shape[1])
+            right = self._right_by_set(values.index_select(1, self.set_column), self.set_node)
             values = torch.cat([values, right.to(values.dtype)], dim=1)
         return values

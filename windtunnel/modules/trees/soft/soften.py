@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from windtunnel.modules.trees.ensemble import MISSING_NAN, TreeEnsemble
+from windtunnel.modules.trees.leaf_steps import PaddedTrees
 from windtunnel.modules.trees.soft.trees import LEVELS, SoftLeaves, SoftSplits, SoftTrees
 
 LEAF_TEMPERATURE = 0.3
@@ -22,49 +23,6 @@ FAR_THRESHOLD = 1e4
 """Where such a threshold is put, in scaled units."""
 Floats = NDArray[np.float64]
 Soft = TypeVar("Soft", bound=SoftSplits)
-
-
-@dataclass(frozen=True)
-class Padded:
-    """An ensemble as rectangular arrays: T trees, n nodes and l leaves each."""
-
-    node: NDArray[np.int64]  # [T, n], number of the node in the ensemble, -1 for padding
-    leaf: NDArray[np.int64]  # [T, l], number of the leaf in the ensemble, -1 for padding
-    # [T, n, l]: +1 where the leaf is to the right of the node, -1 where to the left, 0 where the node is no ancestor:
-    path: NDArray[np.float32]
-
-    @classmethod
-    def of(cls, ensemble: TreeEnsemble) -> Padded:
-        """Pad every tree to the largest."""
-        nodes, leaves = np.diff(ensemble.node_start), np.diff(ensemble.leaf_start)
-        node = _ragged(ensemble.node_start, max(1, int(nodes.max(initial=0))))
-        leaf = _ragged(ensemble.leaf_start, int(leaves.max(initial=1)))
-        path = np.zeros((ensemble.trees, node.shape[1], leaf.shape[1]), dtype=np.float32)
-        for tree in range(ensemble.trees):
-            _paths(ensemble, tree, path[tree])
-        return cls(node, leaf, path)
-
-
-def _ragged(start: NDArray[np.int64], width: int) -> NDArray[np.int64]:
-    table = start[:-1, None] + np.arange(width)
-    return np.where(table < start[1:, None], table, -1)
-
-
-def _paths(ensemble: TreeEnsemble, tree: int, path: NDArray[np.float32]) -> None:
-    """Fill one tree's path matrix from the root down."""
-    first = int(ensemble.node_start[tree])
-    if first == ensemble.node_start[tree + 1]:
-        return
-    stack: list[tuple[int, list[tuple[int, int]]]] = [(0, [])]
-    while stack:
-        node, above = stack.pop()
-        for child, sign in ((int(ensemble.left[first + node]), -1), (int(ensemble.right[first + node]), 1)):
-            ancestors = [*above, (node, sign)]
-            if child >= 0:
-                stack.append((child, ancestors))
-            else:
-                for ancestor, side in ancestors:
-                    path[ancestor, -1 - child] = side
 
 
 @dataclass(frozen=True)
@@ -114,13 +72,13 @@ def _varies(values: Floats) -> bool:
 
 def soften(ensemble: TreeEnsemble, **options: Any) -> SoftTrees:
     """Soft trees of an ensemble; the options are those of ``_soften``."""
-    padded = Padded.of(ensemble)
+    padded = PaddedTrees.of(ensemble)
     return _soften(SoftTrees, ensemble, padded, _values(ensemble, padded), **options)
 
 
 def soften_leaves(ensemble: TreeEnsemble, **options: Any) -> SoftLeaves:
     """Soft leaves of an ensemble; the options are those of ``_soften``."""
-    padded = Padded.of(ensemble)
+    padded = PaddedTrees.of(ensemble)
     column = torch.from_numpy(np.flatnonzero(padded.leaf.flatten() >= 0))
     return _soften(SoftLeaves, ensemble, padded, {"column": column}, **options)
 
@@ -128,7 +86,7 @@ def soften_leaves(ensemble: TreeEnsemble, **options: Any) -> SoftLeaves:
 def _soften(
     form: type[Soft],
     ensemble: TreeEnsemble,
-    padded: Padded,
+    padded: PaddedTrees,
     extra: dict[str, Any],
     *,
     level: str = "L4",
@@ -268,7 +226,7 @@ def _distance_quantile(
 
 def _pack(
     ensemble: TreeEnsemble,
-    padded: Padded,
+    padded: PaddedTrees,
     units: Units,
     threshold: Floats,
     slope: Floats,
@@ -302,7 +260,7 @@ def _pack(
     )
 
 
-def _values(ensemble: TreeEnsemble, padded: Padded) -> dict[str, Any]:
+def _values(ensemble: TreeEnsemble, padded: PaddedTrees) -> dict[str, Any]:
     """The values of leaves, and what all of them share."""
     leaf, leaf_real = padded.leaf, padded.leaf >= 0
     # (1 + h) / 2 is nearly 1 for one leaf and nearly 0 for the others. Their sum is not exactly 1 and would scale a
@@ -349,7 +307,7 @@ def _bounds(ensemble: TreeEnsemble, threshold: Floats, slope: Floats) -> Tensor:
 
 
 def _category_table(
-    ensemble: TreeEnsemble, padded: Padded, leaf_temperature: float
+    ensemble: TreeEnsemble, padded: PaddedTrees, leaf_temperature: float
 ) -> tuple[tuple[NDArray[np.int64], NDArray[np.bool_]], Tensor]:
     """Positions of categorical nodes in T * n (as numbers and as a mask), and -1 (left) or +1 per category and node.
 

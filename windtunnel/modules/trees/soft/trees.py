@@ -10,7 +10,6 @@ from windtunnel.modules.trees.ensemble import MISSING_NAN, MISSING_NONE, MISSING
 from windtunnel.modules.trees.soft.kernel.operands import SoftOperands
 from windtunnel.modules.trees.soft.kernel.operation import soft_ensemble
 from windtunnel.modules.trees.soft.kernel.overrides import category_codes
-from windtunnel.modules.trees.soft.kernel.recompute import soft_leaves, soft_trees
 from windtunnel.modules.trees.soft.size_groups import group_by_size, select_group
 
 LEVELS = ("L0", "L1", "L2", "L3", "L4")
@@ -38,7 +37,9 @@ class SoftSplits(Module, kw_only=True):
     CHOICES = {"level": LEVELS}
     KINDS = dict.fromkeys(("threshold", "category_table", "node_weight", "path", "path_bias"), "tree")
     NAN, ZERO = MISSING_NAN, MISSING_ZERO
-    __constants__: ClassVar[list[str]] = ["NAN", "ZERO"]
+    GROUP = 4
+    """Trees worked on at once in straight torch: few enough for caches, enough for the matrix products."""
+    __constants__: ClassVar[list[str]] = ["NAN", "ZERO", "GROUP"]
     LEARNED_FROM: ClassVar[dict[str, int]] = {
         "threshold": 2, "category_table": 2, "node_weight": 3, "path": 4, "path_bias": 4,
     }  # fmt: skip
@@ -77,10 +78,6 @@ class SoftSplits(Module, kw_only=True):
         z = (torch.where(torch.isnan(x), torch.zeros_like(x), x) - self.center) / self.scale
         return torch.minimum(torch.maximum(z, self.bound[0]), self.bound[1])
 
-    def first_layer(self) -> Tensor:
-        """Weights ``[T, width, n]``, or int64 ``[T, n]`` where each node reads one feature."""
-        return self.node_weight if self.depth >= 3 else self.feature
-
     def path_mask(self) -> Tensor:
         """1 between a real node and a real leaf, ``[T, n, l]``."""
         return self.node_mask.unsqueeze(2) * self.leaf_mask.unsqueeze(1)
@@ -105,6 +102,29 @@ class SoftSplits(Module, kw_only=True):
             category_node=self.category_node,
             category_table=self.category_table,
         )
+
+    def leaf_activations(self, z: Tensor, path: Tensor, overridden: Tensor, value: Tensor, first: int) -> Tensor:
+        """The leaves h of ``GROUP`` trees from ``first`` on, ``[G, B, l]``, in straight torch; no dropout.
+
+        ``overridden`` and ``value`` are what ``overridden_nodes`` gives, ``path`` is masked.
+        """
+        last = first + self.GROUP
+        active = torch.tanh(self.node_inputs(z, first, last))
+        if overridden.numel():
+            active = torch.where(overridden[first:last], value[first:last], active)
+        slope = self.leaf_slope[first:last].unsqueeze(1)
+        bias = self.path_bias[first:last].unsqueeze(1) * slope
+        return torch.tanh(torch.baddbmm(bias, active, path[first:last] * slope))
+
+    def node_inputs(self, z: Tensor, first: int, last: int) -> Tensor:
+        """``slope (z . w - threshold)`` of the nodes of some trees, ``[G, B, n]``."""
+        threshold, slope = self.threshold[first:last].unsqueeze(1), self.slope[first:last].unsqueeze(1)
+        if self.depth >= 3:
+            rows = z.unsqueeze(0).expand(threshold.shape[0], z.shape[0], z.shape[1])
+            return torch.baddbmm(-(threshold * slope), rows, self.node_weight[first:last] * slope)
+        feature = self.feature[first:last]
+        picked = z[:, feature.flatten()].view(z.shape[0], feature.shape[0], feature.shape[1]).transpose(0, 1)
+        return (picked - threshold) * slope
 
     def overridden_nodes(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Which nodes do not compare (bool ``[T, B, n]``) and their activations; empty where every node compares."""
@@ -168,9 +188,14 @@ class SoftTrees(SoftSplits, kw_only=True):
 
     def plain_scores(self, x: Tensor) -> Tensor:
         """Scores without the base in straight torch, which scripts and exports; no dropout."""
+        z, path, leaf_value = self.scaled(x), self.path * self.path_mask(), self.masked_values()
         overridden, value = self.overridden_nodes(x)
-        return soft_trees(self.scaled(x), self.first_layer(), self.threshold, self.slope, self.path * self.path_mask(),
-                          self.path_bias, self.leaf_slope, self.masked_values(), overridden, value)  # fmt: skip
+        # (1 + h) . v = sum of v + h . v
+        scores = leaf_value.sum(dim=[0, 1]).unsqueeze(0).expand(x.shape[0], leaf_value.shape[2])
+        for first in range(0, self.threshold.shape[0], self.GROUP):
+            leaves = self.leaf_activations(z, path, overridden, value, first)
+            scores = scores + torch.bmm(leaves, leaf_value[first : first + self.GROUP]).sum(dim=0)
+        return scores
 
     @torch.jit.unused
     def _scores(self, x: Tensor) -> Tensor:
@@ -218,9 +243,13 @@ class SoftLeaves(SoftSplits, kw_only=True):
 
     def plain_leaves(self, x: Tensor) -> Tensor:
         """Leaves of the padded trees in straight torch, which scripts and exports; no dropout."""
+        z, path = self.scaled(x), self.path * self.path_mask()
         overridden, value = self.overridden_nodes(x)
-        return soft_leaves(self.scaled(x), self.first_layer(), self.threshold, self.slope, self.path * self.path_mask(),
-                           self.path_bias, self.leaf_slope, overridden, value)  # fmt: skip
+        parts: list[Tensor] = []
+        for first in range(0, self.threshold.shape[0], self.GROUP):
+            leaves = self.leaf_activations(z, path, overridden, value, first)
+            parts.append((1 + leaves).transpose(0, 1).flatten(1) / 2)
+        return torch.cat(parts, dim=1)
 
     @torch.jit.unused
     def _leaves(self, x: Tensor) -> Tensor:
