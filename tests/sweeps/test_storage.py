@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -50,6 +51,30 @@ def test_a_killed_process_loses_no_trial(stopped: int, tmp_path: Path, monkeypat
     (again,) = (trial for trial in study.trials if trial.system_attrs.get("failed_trial") == stopped)
     assert again.params.items() >= before[stopped].params.items()
     assert auroc(result.net) == pytest.approx(result.best_value, abs=1e-6)
+
+
+@pytest.mark.filterwarnings("ignore:Heartbeat of storage is supposed to be used with Study.optimize")
+def test_a_trial_killed_before_its_first_heartbeat_is_repeated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    study = sweep(logistic(), 1, storage=url(tmp_path)).study
+    study.enqueue_trial({"learning_rate": 0.01})
+    assert study.ask().number == 1  # what optimize does before it begins the heartbeats
+    monkeypatch.setattr(study_module, "GRACE", 1)
+    time.sleep(1.1)
+    trials = sweep(logistic(), 2, storage=url(tmp_path)).study.trials
+    assert [trial.state.name for trial in trials] == ["COMPLETE", "FAIL", "COMPLETE"]
+    assert trials[2].params["learning_rate"] == 0.01
+
+
+@pytest.mark.filterwarnings("ignore:Heartbeat of storage is supposed to be used with Study.optimize")
+def test_no_two_processes_take_the_same_waiting_trial(tmp_path: Path) -> None:
+    with study_module.optuna_messages(shown=False):
+        storages = [study_module._open_storage(url(tmp_path)) for _ in range(2)]
+    studies = [optuna.create_study(study_name="queue", storage=one, load_if_exists=True) for one in storages]
+    for number in range(20):
+        studies[0].enqueue_trial({"x": number})
+    with ThreadPoolExecutor(2) as threads:
+        taken = list(threads.map(lambda study: [study.ask().number for _ in range(10)], studies))
+    assert sorted(taken[0] + taken[1]) == list(range(20))
 
 
 def test_jobs_are_processes_that_share_the_trials(tmp_path: Path) -> None:

@@ -7,9 +7,11 @@ import json
 import time
 import warnings
 from collections.abc import Iterator
+from datetime import datetime, timedelta
 from typing import Any
 
 import optuna
+import sqlalchemy
 from optuna.exceptions import ExperimentalWarning
 from optuna.pruners import MedianPruner, NopPruner
 from optuna.storages import BaseStorage, InMemoryStorage, RDBStorage, RetryHeartbeatStaleTrialCallback
@@ -25,6 +27,11 @@ from windtunnel.sweeps.settings import Settings
 HEARTBEAT, GRACE = 10, 60
 """Seconds between the heartbeats of a running trial, and without one after which Optuna fails and retries it."""
 RETRIES = 2
+FIRST_HEARTBEAT = sqlalchemy.text(
+    "INSERT INTO trial_heartbeats (trial_id, heartbeat) SELECT trial_id, :long_ago FROM trials WHERE state = 'RUNNING' "
+    "AND study_id = :study AND datetime_start < :silent_since AND trial_id NOT IN (SELECT trial_id FROM "
+    "trial_heartbeats)"
+).bindparams(*(sqlalchemy.bindparam(name, type_=sqlalchemy.DateTime()) for name in ("long_ago", "silent_since")))
 BEST = "best.windtunnel"
 
 
@@ -65,6 +72,8 @@ def open_study(settings: Settings, objective: Objective) -> optuna.Study:
         pruner=NopPruner() if several else settings.pruner or MedianPruner(n_warmup_steps=2),
         sampler=settings.sampler,
     )
+    if isinstance(storage, RDBStorage) and storage.heartbeat_interval:
+        _add_first_heartbeats(storage, storage.get_study_id_from_name(name))
     study.set_user_attr("windtunnel", facts)
     study.set_metric_names([objective.metric, *settings.objectives[1:]])
     return study
@@ -73,16 +82,21 @@ def open_study(settings: Settings, objective: Objective) -> optuna.Study:
 def _open_storage(storage: str | BaseStorage | None) -> BaseStorage:
     if not isinstance(storage, str):
         return storage or InMemoryStorage()
-    options = {"connect_args": {"timeout": 120}} if storage.startswith("sqlite") else {}
+    sqlite = storage.startswith("sqlite")
+    # Without an isolation level Python's driver begins no transactions by itself.
+    options = {"connect_args": {"timeout": 120, "isolation_level": None}} if sqlite else {}
     for attempt in range(10):
         try:
-            return RDBStorage(
+            opened = RDBStorage(
                 storage,
                 engine_kwargs=options,
                 heartbeat_interval=HEARTBEAT,
                 grace_period=GRACE,
                 heartbeat_stale_trial_callback=RetryHeartbeatStaleTrialCallback(max_retry=RETRIES),
             )
+            if sqlite:
+                sqlalchemy.event.listen(opened.engine, "begin", _lock_for_writing)
+            return opened
         except (SQLAlchemyError, ImportError) as error:
             # Two processes that create the tables of a new file at once disturb each other.
             busy = isinstance(error, OperationalError | IntegrityError) and "unable to open" not in str(error)
@@ -94,6 +108,19 @@ def _open_storage(storage: str | BaseStorage | None) -> BaseStorage:
                 "sqlite:///sweep.db, in a folder that exists"
             ) from error
     raise AssertionError
+
+
+def _lock_for_writing(connection: sqlalchemy.Connection) -> None:
+    """Lock the file before the first read, as SQLite locks no rows: else two processes take the same waiting trial."""
+    connection.exec_driver_sql("BEGIN IMMEDIATE")
+
+
+def _add_first_heartbeats(storage: RDBStorage, study: int) -> None:
+    """Give an old heartbeat to trials that were killed before their first one: Optuna fails and retries them then."""
+    silent_since = datetime.now() - timedelta(seconds=GRACE)
+    with storage.engine.begin() as connection:
+        values = {"long_ago": datetime(1970, 1, 1), "silent_since": silent_since, "study": study}
+        connection.execute(FIRST_HEARTBEAT, values)
 
 
 def _check_same(study: optuna.Study, facts: dict[str, Any]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -125,28 +126,25 @@ class TrainingProfile:
     def of(cls, encoder: RowEncoder, hosts: Sequence[HostStep], batch: Batch) -> TrainingProfile:
         """Count the values of encoded rows."""
         count = len(batch.ids)
-        places = torch.linspace(0, count - 1, min(count, MOST_ROWS), dtype=torch.float64).long()
-        numbers, ids = (block.cpu()[places].numpy() for block in batch)
-        columns = []
+        rows = torch.linspace(0, count - 1, min(count, MOST_ROWS), dtype=torch.float64).long()
+        numbers, ids = (block.cpu()[rows].numpy() for block in batch)
+        columns, places = [], _Places.of(encoder)
         computed = {column for host in hosts if host.is_listed for column in host.columns}
         used = {*encoder.numbers, *(category.column for category in encoder.categories)}
         for column in [*encoder.used_columns(), *sorted(used & computed)]:
-            categories = _categories_of(encoder, column)
-            if categories:
-                position = max(categories, key=lambda place: len(encoder.categories[place].vocabulary))
-                length = len(encoder.categories[position].vocabulary)
-                columns.append(ColumnProfile.of_ids(column, ids[:, position], length))
+            if column in places.categories:
+                position = max(places.categories[column], key=lambda place: places.lengths[place])
+                columns.append(ColumnProfile.of_ids(column, ids[:, position], places.lengths[position]))
             else:
-                values = numbers[:, encoder.numbers.index(column)].astype(np.float64)
+                values = numbers[:, places.numbers[column]].astype(np.float64)
                 columns.append(ColumnProfile.of_numbers(column, values))
-        return cls(len(places), tuple(columns))
+        return cls(len(rows), tuple(columns))
 
     def drift(self, encoder: RowEncoder, hosts: Sequence[HostStep], batch: Batch) -> tuple[ColumnDrift, ...]:
         """The drift of each column of other encoded rows, the largest first."""
-        drifts, names = [], _column_names(encoder, hosts)
+        drifts, names, places = [], _column_names(encoder, hosts), _Places.of(encoder)
         for profile in self.columns:
-            position = _position(encoder, profile)
-            if position is not None:
+            if (position := places.counted(profile)) is not None:
                 block = batch.numbers if profile.numeric else batch.ids
                 drifts.append(profile.drift(names[profile.column], block[:, position].numpy(force=True)))
         return tuple(sorted(drifts, key=lambda drift: -drift.index))
@@ -156,11 +154,11 @@ class TrainingProfile:
 
         A number is the mean of its bin. None if the profile lacks a column, such as one of a step on the host.
         """
-        generator, filled = np.random.default_rng(0), set()
+        generator, filled, places = np.random.default_rng(0), set(), _Places.of(encoder)
         numbers = torch.full((rows, len(encoder.numbers)), torch.nan, dtype=getattr(torch, encoder.dtype))
         ids = torch.zeros((rows, len(encoder.categories)), dtype=torch.int64)
         for profile in self.columns:
-            if (position := _position(encoder, profile)) is None:
+            if (position := places.counted(profile)) is None:
                 continue
             filled.add(profile.column)
             drawn = profile.draw(rows, generator)
@@ -169,14 +167,38 @@ class TrainingProfile:
                 numbers[:, position] = torch.from_numpy(means[drawn])
                 continue
             values = _values(encoder.categories[position], drawn)
-            for place in _categories_of(encoder, profile.column):
+            for place in places.categories[profile.column]:
                 category = encoder.categories[place]
                 known = drawn if place == position else category.vocabulary.ids(values)
                 ids[:, place] = torch.from_numpy(np.where(drawn < FIRST_ID, drawn, known))
-            if profile.column in encoder.numbers:
-                numbers[:, encoder.numbers.index(profile.column)] = torch.from_numpy(to_float64(values))
+            if profile.column in places.numbers:
+                numbers[:, places.numbers[profile.column]] = torch.from_numpy(to_float64(values))
         needed = {*encoder.numbers, *(category.column for category in encoder.categories)}
         return Batch(numbers, ids) if needed <= filled else None
+
+
+@dataclass(frozen=True)
+class _Places:
+    """Where a batch holds the values of each raw column."""
+
+    numbers: dict[int, int]
+    categories: dict[int, list[int]]  # a column may have several vocabularies
+    lengths: list[int]  # of the vocabularies
+
+    @classmethod
+    def of(cls, encoder: RowEncoder) -> _Places:
+        categories = defaultdict[int, list[int]](list)
+        for place, category in enumerate(encoder.categories):
+            categories[category.column].append(place)
+        numbers = {column: place for place, column in enumerate(encoder.numbers)}
+        return cls(numbers, dict(categories), [len(category.vocabulary) for category in encoder.categories])
+
+    def counted(self, profile: ColumnProfile) -> int | None:
+        """The place in ``numbers`` or ``ids`` of the values that a profile counts; None if they are not encoded."""
+        if profile.numeric:
+            return self.numbers.get(profile.column)
+        places = self.categories.get(profile.column, [])
+        return next((place for place in places if self.lengths[place] == len(profile.counts)), None)
 
 
 def _column_names(encoder: RowEncoder, hosts: Sequence[HostStep]) -> dict[int, str]:
@@ -188,20 +210,6 @@ def _column_names(encoder: RowEncoder, hosts: Sequence[HostStep]) -> dict[int, s
         for place, column in enumerate(host.columns, 1)
     }
     return {**raw, **places, **computed_names(hosts, encoder.names or [])}
-
-
-def _categories_of(encoder: RowEncoder, column: int) -> list[int]:
-    """The positions in ``Batch.ids`` of a raw column."""
-    return [place for place, category in enumerate(encoder.categories) if category.column == column]
-
-
-def _position(encoder: RowEncoder, profile: ColumnProfile) -> int | None:
-    """The position in ``numbers`` or ``ids`` of the values that a profile counts; None if they are not encoded."""
-    if profile.numeric:
-        return encoder.numbers.index(profile.column) if profile.column in encoder.numbers else None
-    places = _categories_of(encoder, profile.column)
-    fitting = [place for place in places if len(encoder.categories[place].vocabulary) == len(profile.counts)]
-    return next(iter(fitting), None)
 
 
 def _values(category: CategoryColumn, ids: NDArray[np.int64]) -> pd.Series:
