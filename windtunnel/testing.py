@@ -23,7 +23,7 @@ from windtunnel.api.translation import Translation
 from windtunnel.compiler.scripted import script
 from windtunnel.errors import BadInput, UnsupportedEstimator
 from windtunnel.objectives.losses import pick
-from windtunnel.pipeline.expressions import Columns, Concatenated, Expression, Raw, Step, Weighted
+from windtunnel.pipeline.expressions import steps_of
 from windtunnel.pipeline.graph import build_graph
 from windtunnel.program.head import METHODS
 from windtunnel.translators.registry import supported
@@ -243,7 +243,7 @@ def _check_eager(module: nn.Module, inputs: tuple[Tensor, ...], tolerance: float
 def _translated(fitted: Any, X: Any, untranslated: str) -> Translation | None:
     """The differentiable translation; None if a converter is registered without one."""
     entries = {entry.estimator: entry for entry in supported()}
-    steps = [type(step.estimator) for step in _steps(build_graph(fitted))]
+    steps = [type(step.estimator) for step in steps_of(build_graph(fitted))]
     exact_only = [cls.__name__ for cls in steps if not entries[cls].differentiable]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a low R squared is an error below
@@ -252,20 +252,6 @@ def _translated(fitted: Any, X: Any, untranslated: str) -> Translation | None:
         except UnsupportedEstimator as error:
             assert exact_only, f"every converter is registered as differentiable, and translate raises: {error}"
             return None
-
-
-def _steps(expression: Expression) -> Iterator[Step]:
-    match expression:
-        case Raw():
-            return
-        case Concatenated(parts=parts):
-            for part in parts:
-                yield from _steps(part)
-        case Columns(inputs=inputs) | Weighted(inputs=inputs):
-            yield from _steps(inputs)
-        case Step(inputs=inputs):
-            yield from _steps(inputs)
-            yield expression
 
 
 def _check_gradient(net: Translation, X: Any, y: Any) -> None:

@@ -153,14 +153,8 @@ def _explain(net: TranslatedPipeline, rows: Rows) -> dict[str, Any]:
     from windtunnel.explain import explain
 
     explanation = explain(net, rows, None)
-    return {
-        "names": explanation.names,
-        "values": explanation.values,
-        "base": explanation.base,
-        "outputs": explanation.outputs,
-        "unit": explanation.unit,
-        "method": explanation.method,
-    }
+    shown = ("names", "values", "base", "outputs", "unit", "method")
+    return {name: getattr(explanation, name) for name in shown}
 
 
 def _check_installed() -> None:

@@ -132,8 +132,8 @@ def show_value(value: Any) -> str:
 
 
 def quote_names(names: Sequence[Any]) -> str:
-    """Names for messages, quoted."""
-    return join_some([*map(repr, names)])
+    """Names for messages, quoted, and cut if they are long."""
+    return join_some([*map(show_value, names)])
 
 
 def join_some(texts: Sequence[str]) -> str:

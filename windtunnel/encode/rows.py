@@ -37,7 +37,7 @@ def as_frame(rows: Rows) -> pd.DataFrame:
         check_dense(rows.shape[0], rows.shape[1], rows.dtype.itemsize)
         return pd.DataFrame(rows.toarray())
     if is_list_of_dicts(rows):
-        rows = _columns_of_dicts(rows)
+        rows = columns_of_dicts(rows)
     if isinstance(rows, Mapping):
         return _frame_of_columns(rows)
     if isinstance(rows, Tensor):
@@ -152,7 +152,7 @@ def is_list_of_dicts(rows: Rows) -> bool:
     return isinstance(rows, list) and len(rows) > 0 and all(isinstance(row, Mapping) for row in rows)
 
 
-def _columns_of_dicts(rows: list[Mapping[Any, Any]]) -> dict[Any, list[Any]]:
+def columns_of_dicts(rows: list[Mapping[Any, Any]]) -> dict[Any, list[Any]]:
     """The columns of a list of dicts, each of which must have them all."""
     names = rows[0].keys()
     if wrong := [position for position, row in enumerate(rows) if row.keys() != names]:

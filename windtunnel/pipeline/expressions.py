@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -70,3 +71,31 @@ class MethodOutput:
 
 
 Expression = Raw | Step | Columns | Weighted | Concatenated | MethodOutput
+
+
+def steps_of(expression: Expression) -> Iterator[Step]:
+    """The steps of an expression, each after those that it reads."""
+    match expression:
+        case Raw():
+            return
+        case Concatenated(parts=parts):
+            for part in parts:
+                yield from steps_of(part)
+        case Step(inputs=inputs) | Columns(inputs=inputs) | Weighted(inputs=inputs) | MethodOutput(inputs=inputs):
+            yield from steps_of(inputs)
+            if isinstance(expression, Step):
+                yield expression
+
+
+def columns_read(expression: Expression) -> set[int] | None:
+    """The raw columns that an expression reads; None for all."""
+    match expression:
+        case Raw():
+            return None
+        case Columns(inputs=Raw(), positions=positions):
+            return set(positions)
+        case Concatenated(parts=parts):
+            read = [columns_read(part) for part in parts]
+            return None if None in read else set().union(*(part for part in read if part is not None))
+        case Columns(inputs=inputs) | Step(inputs=inputs) | Weighted(inputs=inputs) | MethodOutput(inputs=inputs):
+            return columns_read(inputs)

@@ -13,7 +13,7 @@ from windtunnel.encode.rows import as_column
 from windtunnel.modules.base import Module
 from windtunnel.modules.imputers.imputer import MissingFlags
 from windtunnel.modules.tables.bin_tables import BinTables
-from windtunnel.pipeline.expressions import Columns, Concatenated, Expression, MethodOutput, Raw, Step, Weighted
+from windtunnel.pipeline.expressions import columns_read
 from windtunnel.pipeline.host_step import HostStep, computed_names
 from windtunnel.program.program import IDS, NUMBERS, Program
 from windtunnel.program.translated import TranslatedPipeline
@@ -75,22 +75,8 @@ def _source(column: int, hosts: dict[int, HostStep], width: int) -> int | HostSt
     """A raw column, or a host step that reads several of the ``width`` columns."""
     if column not in hosts:
         return column
-    columns = {0} if width == 1 else _columns_read(hosts[column].step.inputs)
+    columns = {0} if width == 1 else columns_read(hosts[column].step.inputs)
     return next(iter(columns)) if columns is not None and len(columns) == 1 else hosts[column]
-
-
-def _columns_read(expression: Expression) -> set[int] | None:
-    """The raw columns that an expression reads; None for all."""
-    match expression:
-        case Columns(inputs=Raw(), positions=positions):
-            return set(positions)
-        case Concatenated(parts=parts):
-            read = [_columns_read(part) for part in parts]
-            return None if None in read else set().union(*(part for part in read if part is not None))
-        case Columns(inputs=inputs) | Step(inputs=inputs) | Weighted(inputs=inputs) | MethodOutput(inputs=inputs):
-            return _columns_read(inputs)
-        case Raw():
-            return None
 
 
 def _name(encoder: RowEncoder, source: int | HostStep) -> str:

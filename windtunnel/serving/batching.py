@@ -14,7 +14,7 @@ from windtunnel.errors import InvalidOption
 from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.serving.cascade.cascade import Cascade
 from windtunnel.serving.pool import Pool, Request
-from windtunnel.serving.stages import FirstStage, Outputs, Task, first_stage, main_net
+from windtunnel.serving.stages import Outputs, SmallModel, Task, WholeNet, first_stage, main_net
 
 FEW_ROWS = 32
 WEIGHT = 0.1
@@ -157,7 +157,7 @@ class Server:
         self._model = main_net(net), self.first_stage(net)
 
     @staticmethod
-    def first_stage(net: TranslatedPipeline | Cascade) -> FirstStage:
+    def first_stage(net: TranslatedPipeline | Cascade) -> WholeNet | SmallModel:
         """The stage that requests enter."""
         return first_stage(net)
 

@@ -9,6 +9,7 @@ import numpy as np
 import orjson
 
 from windtunnel.encode import Rows
+from windtunnel.encode.rows import columns_of_dicts
 from windtunnel.errors import BadInput
 from windtunnel.serving.schema import Schema
 
@@ -46,12 +47,7 @@ def rows_of_json(value: Any, schema: Schema) -> Rows:
         raise BadInput(f'a row must be an object of columns, such as {{"age": 31}}; got a {wrong[0]}.')
     if len(rows) == 1:
         return {name: [value] for name, value in rows[0].items()}
-    names = rows[0].keys()
-    for position, row in enumerate(rows):
-        if row.keys() != names:
-            different = ", ".join(sorted(map(repr, row.keys() ^ names))[:5])
-            raise BadInput(f"row {position} and row 0 differ in the columns {different}; give each row all columns.")
-    return {name: [row[name] for row in rows] for name in names}
+    return columns_of_dicts(rows)
 
 
 def _array_type(schema: Schema) -> Any:

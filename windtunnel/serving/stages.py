@@ -1,10 +1,14 @@
-"""The stages of a served model: one of a plain net, two of a cascade."""
+"""The stages of a served model: one of a plain net, two of a cascade.
+
+``stage.task`` encodes rows. ``stage.run`` computes the tasks of a batch, which are for the same methods: each gives the
+outputs of its request, or a task of the next stage. ``outputs`` of a first stage goes through all stages at once.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
@@ -19,30 +23,13 @@ from windtunnel.serving.schema import Schema
 Outputs = tuple[Any, ...]
 
 
-class Stage(Protocol):
-    """Computes the tasks of a batch; each gives the outputs of its request, or a task of the next stage."""
-
-    def run(self, tasks: Sequence[Task]) -> Sequence[Outputs | Task]:
-        """Compute tasks that ask for the same methods."""
-
-
-class FirstStage(Stage, Protocol):
-    """The stage that raw rows enter."""
-
-    def task(self, methods: tuple[str, ...], rows: Rows) -> Task:
-        """Encode the rows of a request."""
-
-    def outputs(self, methods: Sequence[str], rows: Rows) -> Outputs:
-        """The outputs of a few rows, through all stages at once."""
-
-
 @dataclass(frozen=True, eq=False)
 class Task:
     """Rows of a request that wait for a stage.
 
     Attributes
     ----------
-    stage : Stage
+    stage : WholeNet, SmallModel or FullModel
     methods : tuple of str
         The methods of the model that the request gets the outputs of.
     rows : raw rows
@@ -60,7 +47,7 @@ class Task:
         The places of these rows among those of the request.
     """
 
-    stage: Stage
+    stage: WholeNet | SmallModel | FullModel
     methods: tuple[str, ...]
     rows: Rows
     count: int
@@ -80,7 +67,7 @@ def main_net(model: TranslatedPipeline | Cascade) -> TranslatedPipeline:
     return model.full if isinstance(model, Cascade) else model
 
 
-def first_stage(model: TranslatedPipeline | Cascade) -> FirstStage:
+def first_stage(model: TranslatedPipeline | Cascade) -> WholeNet | SmallModel:
     """The stage that requests enter; the full model of a cascade whose small model predicts no rows."""
     if isinstance(model, Cascade) and model.threshold is not None and not model.threshold.settles_none:
         return SmallModel(model)

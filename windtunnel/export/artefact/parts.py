@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +22,7 @@ from windtunnel.export.artefact.layout import (
 )
 from windtunnel.modules.outputs.links import LINKS
 from windtunnel.objectives.losses import LOSSES
-from windtunnel.pipeline.expressions import Columns, Concatenated, Expression, MethodOutput, Raw, Step, Weighted
+from windtunnel.pipeline.expressions import Columns, Raw, Step, steps_of
 from windtunnel.pipeline.host_step import HostStep
 from windtunnel.program.head import METHODS, Head
 
@@ -187,7 +187,7 @@ def find_hosts(graph: GraphData, host: Any, trusted: bool) -> list[HostStep]:
             f"host= was fitted on other columns than the pipeline that was translated "
             f"({encoder.width} columns: {', '.join((encoder.names or ['without names'])[:12])}); give that one."
         )
-    found = {step.name: step for step in _steps_of(build_graph(host))}
+    found = {step.name: step for step in steps_of(build_graph(host))}
     steps = []
     for data in graph.hosts:
         step = found.get(data.name)
@@ -219,17 +219,3 @@ def _tokens(step: Step) -> TokenCounts:
     if not isinstance(reading, TokenCounts):
         raise InvalidOption(f"step {step.name!r} of host= counts no tokens; give the pipeline that was translated.")
     return reading
-
-
-def _steps_of(expression: Expression) -> Iterator[Step]:
-    match expression:
-        case Raw():
-            return
-        case Concatenated(parts=parts):
-            for part in parts:
-                yield from _steps_of(part)
-        case Step(inputs=inputs):
-            yield from _steps_of(inputs)
-            yield expression
-        case Columns(inputs=inputs) | Weighted(inputs=inputs) | MethodOutput(inputs=inputs):
-            yield from _steps_of(inputs)

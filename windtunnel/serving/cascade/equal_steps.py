@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from windtunnel.encode import CategoryColumn
@@ -18,13 +18,8 @@ if TYPE_CHECKING:
 
 
 def same_step(ours: HostStep, theirs: HostStep) -> bool:
-    """Whether two host steps compute the same from raw rows."""
-    if ours.name != theirs.name:
-        return False
-    if ours.step.estimator is theirs.step.estimator is not None:
-        return True
-    facts = [{**host.facts(), "columns": None} for host in (ours, theirs)]
-    return facts[0]["counter"] is not None and facts[0] == facts[1]
+    """Whether two host steps compute the same from raw rows, wherever its columns are."""
+    return ours.name == theirs.name and ours.same_fit(replace(theirs, columns=ours.columns))
 
 
 @dataclass(eq=False)

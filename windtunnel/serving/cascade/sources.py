@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from windtunnel.estimators.lookup import Lookup
-from windtunnel.pipeline.expressions import Columns, Concatenated, Expression, MethodOutput, Raw, Step, Weighted
+from windtunnel.pipeline.expressions import columns_read
 from windtunnel.pipeline.host_step import HostStep
 from windtunnel.program.summed_counts import CountSums
 from windtunnel.serving.cascade.take_rows import take_rows
@@ -62,7 +62,8 @@ class HostFeatures:
         """
         if self.cache is None:
             return self._computed(rows)
-        keys = row_keys(rows, sorted(read_columns(self.host.step.inputs, width)))
+        read = columns_read(self.host.step.inputs)
+        keys = row_keys(rows, range(width) if read is None else sorted(read))
         return self.cache.columns(keys, lambda positions: self._computed(take_rows(rows, positions)), self.width)
 
     def _computed(self, rows: Any) -> Floats:
@@ -124,19 +125,6 @@ class FeatureCache:
             while len(self._values) > self.size:
                 self._values.popitem(last=False)
         return output
-
-
-def read_columns(expression: Expression, width: int) -> set[int]:
-    """The raw columns that an expression reads, of ``width``."""
-    match expression:
-        case Raw():
-            return set(range(width))
-        case Columns(inputs=Raw(), positions=positions):
-            return set(positions)
-        case Concatenated(parts=parts):
-            return set[int]().union(*(read_columns(part, width) for part in parts))
-        case Step(inputs=inputs) | Columns(inputs=inputs) | Weighted(inputs=inputs) | MethodOutput(inputs=inputs):
-            return read_columns(inputs, width)
 
 
 def row_keys(rows: Any, columns: Sequence[int]) -> list[Any]:
