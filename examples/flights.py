@@ -23,7 +23,6 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from windtunnel import RareCategories, TwoHotEncoder
-from windtunnel.api.scores import score_table
 from windtunnel.experiment.run import compare
 
 MODELS = ("lightgbm", "logistic")
@@ -74,7 +73,7 @@ def main() -> None:
         fit_options=recipe,
     )
     print(f"{arguments.name}, {arguments.model}, {len(parts['train'][0]):,} training rows")
-    Console().print(score_table(done.scores, done.seconds))
+    Console().print(done.table())
     print(done.net.history)
 
 

@@ -18,6 +18,7 @@ import typer
 from typer.core import TyperGroup
 
 if TYPE_CHECKING:
+    from windtunnel.api.report import Report
     from windtunnel.api.translation import Translation
 
 
@@ -55,6 +56,12 @@ app = typer.Typer(
 )
 
 Model = Annotated[Path, typer.Argument(help="A .windtunnel file.")]
+Data = Annotated[Path | None, typer.Option(help="Folder of the data files; replaces data.folder.")]
+Output = Annotated[Path | None, typer.Option(help="Output folder; replaces output.")]
+Html = Annotated[Path | None, typer.Option(help="Also write the report as HTML to this file.")]
+Changes = Annotated[
+    list[str] | None, typer.Option("--set", help="KEY=VALUE that replaces a value, such as recipe.epochs=3.")
+]
 
 
 def _version(wanted: bool) -> None:
@@ -87,11 +94,9 @@ def demo(
 @app.command()
 def fit(
     config: Annotated[Path, typer.Option(help="A YAML file, such as those in configs/.")],
-    data: Annotated[Path | None, typer.Option(help="Folder of the data files; replaces data.folder.")] = None,
-    output: Annotated[Path | None, typer.Option(help="Output folder; replaces output.")] = None,
-    change: Annotated[
-        list[str] | None, typer.Option("--set", help="KEY=VALUE that replaces a value, such as recipe.epochs=3.")
-    ] = None,
+    data: Data = None,
+    output: Output = None,
+    change: Changes = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue from the output folder's checkpoint.")] = False,
 ) -> None:
     """Fit a pipeline, translate and fine-tune it; write the model, a report and a summary."""
@@ -100,26 +105,23 @@ def fit(
     from windtunnel.experiment.config import Config
 
     settings = Config.from_yaml(config, _changes(change, {"data.folder": data, "output": output}))
-    from windtunnel.api.scores import score_table
     from windtunnel.experiment.run import run_fit  # after the config is accepted: the import takes a second
 
     comparison = run_fit(settings, resume=resume)
-    Console().print(score_table(comparison.scores, comparison.seconds))
+    Console().print(comparison.table())
     typer.echo(f"model.windtunnel, report.html and summary.json are in {settings.output}")
 
 
 @app.command()
 def sweep(
     config: Annotated[Path, typer.Option(help="A YAML file; its section sweep may hold a space.")],
-    data: Annotated[Path | None, typer.Option(help="Folder of the data files; replaces data.folder.")] = None,
+    data: Data = None,
     trials: Annotated[int | None, typer.Option(help="Number of trials, with those of earlier runs.")] = None,
     timeout: Annotated[float | None, typer.Option(help="Seconds after which no trial begins.")] = None,
     storage: Annotated[str | None, typer.Option(help="A URL; sqlite in the output folder by default.")] = None,
     jobs: Annotated[int | None, typer.Option(help="Processes that run trials.")] = None,
-    output: Annotated[Path | None, typer.Option(help="Output folder; replaces output.")] = None,
-    change: Annotated[
-        list[str] | None, typer.Option("--set", help="KEY=VALUE that replaces a value, such as sweep.seed=3.")
-    ] = None,
+    output: Output = None,
+    change: Changes = None,
 ) -> None:
     """Search the options of translation and fine-tuning; write the best model, the trials and plots."""
     from rich.console import Console
@@ -141,11 +143,11 @@ def sweep(
 @app.command()
 def cascade(
     config: Annotated[Path, typer.Option(help="A YAML file; its sections data and pipeline count.")],
-    data: Annotated[Path | None, typer.Option(help="Folder of the data files; replaces data.folder.")] = None,
+    data: Data = None,
     accuracy_loss: Annotated[float, typer.Option(help="How much lower the metric may be.")] = 0.001,
     metric: Annotated[Literal["accuracy", "auc"], typer.Option(help="auc if a class is rare.")] = "accuracy",
-    output: Annotated[Path | None, typer.Option(help="Output folder; replaces output.")] = None,
-    change: Annotated[list[str] | None, typer.Option("--set", help="KEY=VALUE that replaces a value.")] = None,
+    output: Output = None,
+    change: Changes = None,
 ) -> None:
     """Fit a pipeline, and a small model in front of it that predicts easy rows; write both as one file."""
     from windtunnel.experiment.config import Config
@@ -168,10 +170,9 @@ def refresh(
     keep_old: Annotated[
         bool, typer.Option(help="Whether the loss of held-out old rows must not rise by more than its standard error.")
     ] = True,
-    html: Annotated[Path | None, typer.Option(help="Also write the report as HTML to this file.")] = None,
+    html: Html = None,
 ) -> None:
     """Update a model with new rows, at constant size; show the attempts, scores before and after, and the drift."""
-    from windtunnel.atomic_write import write_atomically
     from windtunnel.experiment.files import read_target_rows_of
 
     net = _load(model)
@@ -182,9 +183,7 @@ def refresh(
     typer.echo(str(net.history))
     net.save(output)
     typer.echo(f"wrote {output}")
-    if html is not None:
-        write_atomically(html, net.report().to_html().encode())
-        typer.echo(f"wrote {html}")
+    _write_html(net.report(), html)
 
 
 def _changes(pairs: list[str] | None, arguments: dict[str, Any]) -> dict[str, Any]:
@@ -315,17 +314,21 @@ def serve(
 @app.command()
 def report(
     model: Model,
-    html: Annotated[Path | None, typer.Option(help="Also write the report as HTML to this file.")] = None,
+    html: Html = None,
     json: Annotated[bool, typer.Option("--json", help="Show the report as JSON.")] = False,
 ) -> None:
     """Show the translation of each step, its fidelity, and the changes by training."""
-    from windtunnel.atomic_write import write_atomically
-
     summary = _load(model).report()
     typer.echo(summary.to_json() if json else str(summary))
-    if html is not None:
-        write_atomically(html, summary.to_html().encode())
-        typer.echo(f"wrote {html}")
+    _write_html(summary, html)
+
+
+def _write_html(report: Report, path: Path | None) -> None:
+    from windtunnel.atomic_write import write_atomically
+
+    if path is not None:
+        write_atomically(path, report.to_html().encode())
+        typer.echo(f"wrote {path}")
 
 
 if __name__ == "__main__":

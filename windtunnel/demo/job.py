@@ -6,7 +6,6 @@ import shutil
 import subprocess
 import sys
 import time
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,6 @@ from rich.console import Console
 from sklearn.compose import ColumnTransformer, make_column_selector
 from sklearn.pipeline import Pipeline, make_pipeline
 
-from windtunnel.api.scores import score_table
 from windtunnel.clicklog import click_log
 from windtunnel.errors import BadInput
 from windtunnel.estimators import RareCategories, TwoHotEncoder
@@ -33,8 +31,8 @@ SCORER = Path(__file__).with_name("score_elsewhere.py")
 def run(output: str | Path = "demo-output", rows: int = ROWS, seed: int = 0) -> dict[str, Any]:
     """Fit, translate, fine-tune and export a pipeline on a click log, and write the results to a folder.
 
-    The folder gets model.windtunnel, model.ts, score_elsewhere.py, test_rows.csv, scores.csv, report.html,
-    learning_curve.png and summary.json.
+    The folder gets model.windtunnel, model.ts, score_elsewhere.py, test_rows.csv, scores.csv, report.html and
+    summary.json.
 
     Parameters
     ----------
@@ -53,31 +51,35 @@ def run(output: str | Path = "demo-output", rows: int = ROWS, seed: int = 0) -> 
     Raises
     ------
     BadInput
-        Too few rows, or matplotlib is missing.
+        Too few rows.
     """
     started = time.perf_counter()
-    _check(rows)
-    folder, console = Path(output), Console(highlight=False)
+    if rows < 1000:
+        raise BadInput(f"rows={rows}; the demo needs at least 1000 for a training, a validation and a test part")
+    folder = Path(output)
     folder.mkdir(parents=True, exist_ok=True)
     parts = split(*click_log(rows, seed=seed), seed=seed)
     print(f"A click log of {rows:,} rows, {parts['train'][0].shape[1]} columns: fitting a LightGBM pipeline,")
     print("translating it, fine-tuning it ...\n")
     comparison = fine_tuned(parts, seed)
-    console.print(score_table(comparison.scores, comparison.seconds))
+    Console(highlight=False).print(comparison.table())
     difference = export_and_score(comparison, parts["test"], folder)
     print(f"\nmodel.ts, scored by a process that has torch only, differs by {difference:.1e} at most.")
-    summary = _summary(comparison, difference, rows, seed)
-    _write(comparison, summary, folder, started)
+    write_model(comparison, folder)
+    summary = {
+        "source_auc": comparison.source.scores["test"]["auroc"],
+        "warm_auc": comparison.initial.scores["test"]["auroc"],
+        "finetuned_auc": comparison.tuned.scores["test"]["auroc"],
+        "export_max_abs_diff": difference,
+        "rows": rows,
+        "seed": seed,
+        **comparison.summary(),
+        "seconds": round(time.perf_counter() - started, 1),
+    }
+    write_json(folder / "summary.json", summary)
     files = sorted(file.name for file in folder.iterdir() if file.is_file())
     print(f"After {summary['seconds']:.0f} s, {folder} holds {', '.join(files)}.")
     return summary
-
-
-def _check(rows: int) -> None:
-    if rows < 1000:
-        raise BadInput(f"rows={rows}; the demo needs at least 1000 for a training, a validation and a test part")
-    if find_spec("matplotlib") is None:
-        raise BadInput("the demo draws with matplotlib, which is not installed; pip install 'windtunnel[track]'")
 
 
 def split(X: pd.DataFrame, y: NDArray[Any], *, seed: int) -> dict[str, Part]:
@@ -124,27 +126,3 @@ def export_and_score(comparison: Comparison, part: Part, folder: Path) -> float:
     subprocess.run(command, cwd=folder, check=True)
     elsewhere = pd.read_csv(folder / "scores.csv").to_numpy()
     return float(np.abs(elsewhere - comparison.net.predict_proba(X)).max())
-
-
-def _summary(comparison: Comparison, difference: float, rows: int, seed: int) -> dict[str, Any]:
-    source, warm, tuned = (parts["test"]["auroc"] for parts in comparison.scores.values())
-    return {
-        "source_auc": source,
-        "warm_auc": warm,
-        "finetuned_auc": tuned,
-        "export_max_abs_diff": difference,
-        "rows": rows,
-        "seed": seed,
-        **comparison.summary(),
-    }
-
-
-def _write(comparison: Comparison, summary: dict[str, Any], folder: Path, started: float) -> None:
-    from windtunnel.demo.plot import learning_curve  # matplotlib is optional; _check rejects its absence
-
-    net = comparison.net
-    assert net.history is not None
-    learning_curve(net.history, comparison.scores["source"]["valid"]["auroc"], folder / "learning_curve.png")
-    write_model(comparison, folder)
-    summary["seconds"] = round(time.perf_counter() - started, 1)
-    write_json(folder / "summary.json", summary)

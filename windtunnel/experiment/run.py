@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pandas as pd
 from pydantic_core import to_json
+from rich.table import Table
 from sklearn.compose import ColumnTransformer
 from sklearn.pipeline import Pipeline, make_pipeline
 
 from windtunnel.api.cascade import cascade
 from windtunnel.api.report import Report
-from windtunnel.api.scores import Scores, measure
+from windtunnel.api.scores import Scores, measure, score_table
 from windtunnel.api.sweep import sweep
 from windtunnel.api.translate import translate
 from windtunnel.api.translation import Translation
@@ -34,21 +35,45 @@ from windtunnel.sweeps.result import SweepResult
 from windtunnel.sweeps.study import BEST
 from windtunnel.trainers.recipe import Recipe
 
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True)
+class Stage:
+    """The scores of a model by part and metric, and the seconds of fitting, translating or fine-tuning it."""
+
+    scores: dict[str, dict[str, float]]
+    seconds: float
+
 
 @dataclass(frozen=True)
 class Comparison:
-    """The source pipeline, its translation after fine-tuning, and the scores of both and of the initial translation."""
+    """The source pipeline, its translation before fine-tuning and after, and the fine-tuned translation itself."""
 
-    source: Any
     net: Translation
-    scores: Scores  # "source", "warm start" (or "cold start") and "fine-tuned" to part to metric to value
-    seconds: dict[str, float]  # the same names to the seconds of fitting, translating and fine-tuning
+    source: Stage
+    initial: Stage
+    tuned: Stage
+    start: str = "warm"
+
+    @property
+    def stages(self) -> dict[str, Stage]:
+        """The three models by name."""
+        return {"source": self.source, f"{self.start} start": self.initial, "fine-tuned": self.tuned}
+
+    def table(self) -> Table:
+        """The main metric and the seconds of each model."""
+        stages = self.stages
+        seconds = {name: stage.seconds for name, stage in stages.items()}
+        return score_table({name: stage.scores for name, stage in stages.items()}, seconds)
 
     def summary(self) -> dict[str, Any]:
         """The scores and seconds as JSON values, with the best epoch and the versions of the libraries."""
         history = self.net.history
         return {
-            "stages": {name: {**self.scores[name], "seconds": round(self.seconds[name], 2)} for name in self.scores},
+            "stages": {
+                name: {**stage.scores, "seconds": round(stage.seconds, 2)} for name, stage in self.stages.items()
+            },
             "metric": history.metric if history else None,
             "epochs": len(history.epochs) - 1 if history else 0,
             "best_epoch": history.best_epoch if history else 0,
@@ -175,30 +200,30 @@ def compare(
         Further arguments of ``translate`` and ``fit``.
     """
     X, _ = parts["train"]
+    options = translate_options or {}
+    sample = X.sample(min(calibrate_rows, len(X)), random_state=seed) if calibrate_rows else None
+    source, fitting = _timed(lambda: _fit_source(pipeline, parts))
+    net, translating = _timed(lambda: translate(source, calibrate=sample, **options))
 
     def score(model: Any) -> dict[str, dict[str, float]]:
         return {part: measure(model, *rows, head=net.head) for part, rows in parts.items() if part != "train"}
 
-    times = [time.perf_counter()]
-    source = _fit_source(pipeline, parts)
-    times.append(time.perf_counter())
-    sample = X.sample(min(calibrate_rows, len(X)), random_state=seed) if calibrate_rows else None
-    net = translate(source, calibrate=sample, **(translate_options or {}))
-    times.append(time.perf_counter())
-    initial = "cold start" if (translate_options or {}).get("start") == "cold" else "warm start"
-    scores = {"source": score(source), initial: score(net)}
-    times.append(time.perf_counter())
-    net.fit(parts["train"], parts["valid"], **(fit_options or {}))
-    seconds = [times[1] - times[0], times[2] - times[1], time.perf_counter() - times[3]]
-    scores["fine-tuned"] = score(net)
-    return Comparison(source, net, scores, dict(zip(scores, seconds, strict=True)))
+    untuned = Stage(score(source), fitting), Stage(score(net), translating)
+    _, tuning = _timed(lambda: net.fit(parts["train"], parts["valid"], **(fit_options or {})))
+    return Comparison(net, *untuned, Stage(score(net), tuning), options.get("start", "warm"))
+
+
+def _timed(run: Callable[[], Result]) -> tuple[Result, float]:
+    """The result of a function, and its seconds."""
+    began = time.perf_counter()
+    return run(), time.perf_counter() - began
 
 
 def write_model(comparison: Comparison, folder: Path) -> None:
     """Write model.windtunnel and report.html, with the scores on the test rows."""
     comparison.net.save(folder / "model.windtunnel")
-    source, _, tuned = (parts["test"] for parts in comparison.scores.values())
-    report = Report.of(comparison.net, {"source pipeline": source, "fine-tuned": tuned})
+    on_test = {"source pipeline": comparison.source.scores["test"], "fine-tuned": comparison.tuned.scores["test"]}
+    report = Report.of(comparison.net, on_test)
     write_atomically(folder / "report.html", report.to_html().encode())
 
 

@@ -55,11 +55,11 @@ OTHERS: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "columns": (
         lambda: windtunnel.translate(pipeline(X.rename(columns={"x": "z"}))),
-        "its numbers are the columns 'z', and those of this one 'x'",
+        "its columns of numbers are 'z', and those of this one 'x'",
     ),
     "more columns": (
         lambda: windtunnel.translate(pipeline(X.assign(z=1.0))),
-        "the columns 'x', 'z', and those of this",
+        "its columns of numbers are 'x', 'z', and those of this",
     ),
     "type": (
         lambda: windtunnel.compile(pipeline(), dtype="float32"),
@@ -71,7 +71,7 @@ OTHERS: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "task": (
         lambda: windtunnel.translate(pipeline(y=X["x"], final=Ridge())),
-        "its targets are those of a regression, and this one is a classification",
+        "its labels are none, and those of this one 'no', 'yes'",
     ),
 }
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from windtunnel.encode import RowEncoder
@@ -43,58 +42,42 @@ class BatchSchema:
         Columns, vocabularies and labels are compared by value, because another translation of the same pipeline, or a
         loaded one, encodes rows in the same way.
         """
-        other = BatchSchema.of(net)
-        if different := self._columns(other) or self._hosts(other) or self._labels(other):
-            raise BadInput(f"{what} was encoded by another translation: {different}; {_EXPECTED}")
+        if difference := self._difference(BatchSchema.of(net)):
+            raise BadInput(f"{what} was encoded by another translation: {difference}; {_EXPECTED}")
 
-    def _columns(self, other: BatchSchema) -> str:
-        """Describe how the columns of batches differ; empty where they are equal."""
-        ours, theirs = self.encoder, other.encoder
-        if ours is theirs:
-            return ""
-        if ours.dtype != theirs.dtype:
-            return f"its numbers are {ours.dtype}, and those of this one {theirs.dtype}"
-        ids = [[category.column for category in encoder.categories] for encoder in (ours, theirs)]
-        for what, columns in (("numbers", (ours.numbers, theirs.numbers)), ("ids", ids)):
-            names, expected = _names(ours, theirs, columns[0]), _names(theirs, ours, columns[1])
-            if names != expected:
-                return f"its {what} are the columns {_listed(names)}, and those of this one {_listed(expected)}"
-        for category, same in zip(ours.categories, theirs.categories, strict=True):
+    def _difference(self, other: BatchSchema) -> str:
+        """How two schemas differ; empty where they are equal."""
+        named = self.encoder.names is not None and other.encoder.names is not None
+        facts, expected = self._facts(named), other._facts(named)
+        for name, values in facts.items():
+            if values != expected[name]:
+                return f"its {name} are {_listed(values)}, and those of this one {_listed(expected[name])}"
+        for category, same in zip(self.encoder.categories, other.encoder.categories, strict=True):
             if category.vocabulary != same.vocabulary:
                 counts = f"{len(category.vocabulary.values):,} and {len(same.vocabulary.values):,}"
-                name = theirs.column_name(same.column)
+                name = other.encoder.column_name(same.column)
                 return f"the two have {counts} categories in column {name}, with other ids for them"
+        for host, same_host in zip(self.hosts, other.hosts, strict=True):
+            if not host.same_fit(same_host):
+                return f"step {same_host.name!r}, kept on the host, is not the same fitted step"
         return ""
 
-    def _hosts(self, other: BatchSchema) -> str:
-        """Describe how steps on the host differ; empty where they are equal."""
-        if len(self.hosts) != len(other.hosts):
-            return f"it keeps {len(self.hosts)} steps on the host, and this one {len(other.hosts)}"
-        for ours, theirs in zip(self.hosts, other.hosts, strict=True):
-            if not ours.same_fit(theirs):
-                return f"step {theirs.name!r}, kept on the host, is not the same fitted step"
-        return ""
-
-    def _labels(self, other: BatchSchema) -> str:
-        """Describe how targets differ; empty where they are equal."""
-        if self.head is other.head:
-            return ""
-        ours, theirs = self.head.classes, other.head.classes
-        if (ours is None) != (theirs is None):
-            task = ("a regression", "a classification")
-            return f"its targets are those of {task[ours is not None]}, and this one is {task[theirs is not None]}"
-        labels, expected = self.head.labels_in_order, other.head.labels_in_order
-        if labels != expected:
-            return f"its labels are {_listed(map(repr, labels))}, and those of this one {_listed(map(repr, expected))}"
-        return ""
+    def _facts(self, named: bool) -> dict[str, list[str]]:
+        """Facts that are equal in equal schemas; columns by name or, unless both encoders have names, by position."""
+        encoder = self.encoder
+        ids = [category.column for category in encoder.categories]
+        numbers, categories = (
+            [encoder.column_name(column) if named else str(column) for column in columns]
+            for columns in (encoder.numbers, ids)
+        )
+        return {
+            "numbers": [encoder.dtype],
+            "columns of numbers": numbers,
+            "columns of categories": categories,
+            "steps on the host": [host.estimator for host in self.hosts],
+            "labels": [repr(label) for label in self.head.labels_in_order],
+        }
 
 
-def _names(encoder: RowEncoder, other: RowEncoder, columns: list[int]) -> list[str]:
-    """Names of columns where both encoders have names, else positions."""
-    named = encoder.names is not None and other.names is not None
-    return [encoder.column_name(column) if named else str(column) for column in columns]
-
-
-def _listed(names: Iterable[str]) -> str:
-    shown = list(names)
-    return ", ".join(shown[:8]) + (f" and {len(shown) - 8} more" if len(shown) > 8 else "") or "none"
+def _listed(names: list[str]) -> str:
+    return ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "") or "none"
