@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
 import pytorch_lightning as pl
 import torch
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import BaseModel, Field, ValidationError, model_validator
 
 from windtunnel.errors import BadFile, BadInput, WindTunnelError
 from windtunnel.program.records.history import Epoch
@@ -29,6 +29,26 @@ class BestState(BaseModel):
     done: Annotated[int, Field(ge=0)] = 0
     order: dict[str, Any] | None = None
     validation_rows: dict[str, Any] | None = None
+
+    @model_validator(mode="after")
+    def _has_the_best_epoch(self) -> Self:
+        if self.best_epoch >= len(self.epochs):
+            raise ValueError(f"epoch {self.best_epoch} of {len(self.epochs)}")
+        return self
+
+
+class Callbacks(BaseModel):
+    """The states of the callbacks, by name."""
+
+    BestCheckpoint: BestState
+
+
+class Checkpoint(BaseModel):
+    """What is read of a checkpoint before Lightning reads it."""
+
+    state_dict: dict[str, Any]
+    hyper_parameters: dict[str, Any]
+    callbacks: Callbacks
 
 
 @dataclass(frozen=True)
@@ -77,9 +97,13 @@ def resume(path: Path | None, module: FineTuning, data: Loaders, trainer: pl.Tra
     file = path / CHECKPOINT if path.is_dir() else path
     if not file.is_file():
         raise BadFile(f"no checkpoint at {file}; give the file, or the checkpoint_dir of a run that has begun to train")
+    checkpoint = _read(file)
+    best = checkpoint.callbacks.BestCheckpoint
     with as_bad_file(file):
-        best = _checked(file, module, trainer.max_epochs)
-        _check_rows(file, best, data)
+        _check_module(file, checkpoint, module)
+        _check_epochs(file, best, trainer.max_epochs)
+        _check_rows(file, "training", best.order, data.train.row_facts)
+        _check_rows(file, "validation", best.validation_rows, data.valid.row_facts)
         _check_order(file, best, data.train.order_among(trainer.world_size))
     return file
 
@@ -97,89 +121,82 @@ def as_bad_file(file: Path) -> Iterator[None]:
         ) from error
 
 
-def _checked(file: Path, module: FineTuning, epochs: int | None) -> dict[str, Any]:
-    """The state of the ``BestCheckpoint`` of a checkpoint file, checked against module and recipe."""
-    state = _read(file)
-    ours, theirs = module.state_dict(), state["state_dict"]
-    if wrong := sorted(name for name in {*ours, *theirs} if _shape(ours, name) != _shape(theirs, name)):
-        raise BadFile(
-            f"{file} belongs to another translation: {', '.join(wrong[:5])} differ in {len(wrong)} names or shapes; "
-            "resume with the same pipeline and translate options"
-        )
-    before, now = state["hyper_parameters"], module.recipe.facts()
-    free = {"patience"} if now["schedule"] == "cosine" else {"patience", "epochs", "max_steps"}
-    if changed := [name for name in now if name not in free and before.get(name) != now[name]]:
-        what = ", ".join(f"{name}={before.get(name)!r} (now {now[name]!r})" for name in changed)
-        raise BadInput(
-            f"{file} was written with {what}; resume with the same options ({', '.join(sorted(free))} may change)"
-        )
-    best: dict[str, Any] = state["callbacks"]["BestCheckpoint"]
-    done = len(best["epochs"]) - 1
-    if epochs is not None and done > epochs >= 0:
-        raise BadInput(f"{file} is past epoch {done} and epochs={epochs}; give at least {done}")
-    if [name for name in best["best"] if _shape(best["best"], name) != _shape(ours, f"net.{name}")]:
-        raise BadFile(f"{file} is damaged: the weights of the best epoch are those of another translation.")
-    return best
-
-
-def _check_rows(file: Path, best: dict[str, Any], data: Loaders) -> None:
-    """Reject other rows than those that the checkpoint was trained and validated on."""
-    for role, before, loader in (
-        ("training", best.get("order"), data.train),
-        ("validation", best.get("validation_rows"), data.valid),
-    ):
-        now = loader.row_facts
-        if before is None or now is None:  # custom loaders have no such facts
-            continue
-        other = [name for name in ROW_FACTS if name in before and before[name] != now.get(name)]
-        if changed := [f"{name}={before[name]!r} (now {now.get(name)!r})" for name in other]:
-            raise BadInput(
-                f"{file} was written over other {role} rows: {', '.join(changed)}; resume with the same rows, or begin "
-                "anew without resume_from"
-            )
-
-
-def _check_order(file: Path, best: dict[str, Any], now: dict[str, Any] | None) -> None:
-    """Reject a checkpoint within an epoch if the order of the remaining rows is unknown or has changed."""
-    if not (done := best.get("done", 0)):
-        return
-    before = best["order"]
-    if before is None or now is None:
-        raise BadInput(
-            f"{file} is from the middle of an epoch, after {done} batches, and these rows cannot be read on from "
-            "there; resume from the end of an epoch, or give (X, y), windtunnel.loader or windtunnel.stream"
-        )
-    if changed := [f"{name}={before.get(name)!r} (now {now[name]!r})" for name in now if before.get(name) != now[name]]:
-        raise BadInput(
-            f"{file} is from the middle of an epoch, after {done} batches, and its rows came in another order: "
-            f"{', '.join(changed)}; resume with the same rows and options"
-        )
-
-
-def _read(file: Path) -> dict[str, Any]:
+def _read(file: Path) -> Checkpoint:
     try:
         state = torch.load(file, map_location="cpu", weights_only=True)
     except Exception as error:  # of a damaged file, torch raises errors of many kinds
         raise BadFile(
             f"{file} is damaged or no checkpoint ({type(error).__name__}); resume from another one"
         ) from error
-    wanted = ("state_dict", "callbacks", "hyper_parameters", "optimizer_states", "loops")
-    if (
-        not isinstance(state, dict)
-        or any(key not in state for key in wanted)
-        or "BestCheckpoint" not in state["callbacks"]
-    ):
-        raise BadFile(f"{file} is no checkpoint of fit; give one that fit wrote into its checkpoint_dir")
     try:
-        best = BestState.model_validate(state["callbacks"]["BestCheckpoint"])
+        return Checkpoint.model_validate(state)
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(map(str, first["loc"]))
-        raise BadFile(f"{file} is damaged ({place}: {first['msg']}); resume from another one") from error
-    if best.best_epoch >= len(best.epochs):
-        raise BadFile(f"{file} is damaged (epoch {best.best_epoch} of {len(best.epochs)}); resume from another one")
-    return state
+        raise BadFile(
+            f"{file} is no checkpoint of fit, or damaged ({place}: {first['msg']}); give one that fit wrote into its "
+            "checkpoint_dir"
+        ) from error
 
 
-def _shape(tensors: dict[str, torch.Tensor], name: str) -> torch.Size | None:
+def _check_module(file: Path, checkpoint: Checkpoint, module: FineTuning) -> None:
+    """Reject the weights of another translation, and other options than those of the checkpoint."""
+    ours, theirs = module.state_dict(), checkpoint.state_dict
+    if wrong := sorted(name for name in {*ours, *theirs} if _shape(ours, name) != _shape(theirs, name)):
+        raise BadFile(
+            f"{file} belongs to another translation: {', '.join(wrong[:5])} differ in {len(wrong)} names or shapes; "
+            "resume with the same pipeline and translate options"
+        )
+    best = checkpoint.callbacks.BestCheckpoint.best
+    if [name for name in best if _shape(best, name) != _shape(ours, f"net.{name}")]:
+        raise BadFile(f"{file} is damaged: the weights of the best epoch are those of another translation.")
+    now = module.recipe.facts()
+    free = {"patience"} if now["schedule"] == "cosine" else {"patience", "epochs", "max_steps"}
+    fixed = {name: value for name, value in now.items() if name not in free}
+    if changed := _changes(checkpoint.hyper_parameters, fixed):
+        raise BadInput(
+            f"{file} was written with {changed}; resume with the same options ({', '.join(sorted(free))} may change)"
+        )
+
+
+def _check_epochs(file: Path, best: BestState, epochs: int | None) -> None:
+    """Reject a checkpoint that is past the last epoch."""
+    done = len(best.epochs) - 1
+    if epochs is not None and done > epochs >= 0:
+        raise BadInput(f"{file} is past epoch {done} and epochs={epochs}; give at least {done}")
+
+
+def _check_rows(file: Path, role: str, before: dict[str, Any] | None, now: dict[str, Any] | None) -> None:
+    """Reject other rows than those that the checkpoint was trained or validated on; custom loaders have no facts."""
+    if before is None or now is None:
+        return
+    if changed := _changes(before, {name: now.get(name) for name in ROW_FACTS if name in before}):
+        raise BadInput(
+            f"{file} was written over other {role} rows: {changed}; resume with the same rows, or begin anew without "
+            "resume_from"
+        )
+
+
+def _check_order(file: Path, best: BestState, now: dict[str, Any] | None) -> None:
+    """Reject a checkpoint within an epoch if the order of the remaining rows is unknown or has changed."""
+    if not best.done:
+        return
+    within = f"{file} is from the middle of an epoch, after {best.done} batches, and"
+    if best.order is None or now is None:
+        raise BadInput(
+            f"{within} these rows cannot be read on from there; resume from the end of an epoch, or give (X, y), "
+            "windtunnel.loader or windtunnel.stream"
+        )
+    if changed := _changes(best.order, now):
+        raise BadInput(f"{within} its rows came in another order: {changed}; resume with the same rows and options")
+
+
+def _changes(before: dict[str, Any], now: dict[str, Any]) -> str:
+    """What differs of the facts ``now``, such as "seed=0 (now 9)"; empty if they are as before."""
+    return ", ".join(
+        f"{name}={before.get(name)!r} (now {value!r})" for name, value in now.items() if before.get(name) != value
+    )
+
+
+def _shape(tensors: dict[str, Any], name: str) -> torch.Size | None:
     return tensors[name].shape if name in tensors else None
