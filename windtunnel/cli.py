@@ -218,7 +218,7 @@ def predict(
     that the same command continues what was interrupted.
     """
     gc.disable()  # while torch and pandas are imported; each collection would walk through all of their objects
-    from windtunnel.experiment.files import predict_file, write_table_file
+    from windtunnel.experiment.files import predict_frame, read_rows_of, write_table_file
 
     gc.freeze()
     gc.enable()
@@ -228,7 +228,8 @@ def predict(
         written = predict_files(_load(model), rows, output)
         typer.echo(f"wrote {len(written)} of {len(rows)} files into {output}; the others were there")
         return
-    predictions = predict_file(_load(model), rows[0])
+    net = _load(model)
+    predictions = predict_frame(net, read_rows_of(net, rows[0]))
     if output is None:
         predictions.to_csv(sys.stdout, index=False)
     else:
@@ -248,9 +249,10 @@ def explain(
 ) -> None:
     """Explain rows: the contribution of each column and interaction to the raw score, which they add up to."""
     from windtunnel.atomic_write import replacing
-    from windtunnel.experiment.files import explain_file, write_table_file
+    from windtunnel.experiment.files import read_rows_of, write_table_file
 
-    explanation = explain_file(_load(model), rows, background)
+    net = _load(model)
+    explanation = net.explain(read_rows_of(net, rows), None if background is None else read_rows_of(net, background))
     typer.echo(str(explanation))
     if output is not None:
         write_table_file(explanation.to_frame(), output)

@@ -15,6 +15,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import typer
 from numpy.typing import NDArray
+from scipy.optimize import bisect
+from scipy.special import expit
 
 from windtunnel.errors import BadInput
 
@@ -132,7 +134,7 @@ def _drawn(
     score += _effect_of(numbers) + draws.normal(0, NOISE, rows)
     numbers["recency"][draws.random(rows) < MISSING] = np.nan
     intercept = _intercept(score) if intercept is None else intercept
-    clicked = draws.random(rows) < _sigmoid(score + intercept)
+    clicked = draws.random(rows) < expit(score + intercept)
     return {**categories, **numbers}, clicked.astype(np.int64), intercept
 
 
@@ -188,20 +190,9 @@ def _effect_of(numbers: dict[str, NDArray[np.float64]]) -> NDArray[np.float64]:
     return tired + recent + seen + 0.4 * np.log1p(numbers["bid"]) * numbers["viewable"]
 
 
-def _sigmoid(score: NDArray[np.float64]) -> NDArray[np.float64]:
-    return 1 / (1 + np.exp(-score))
-
-
 def _intercept(score: NDArray[np.float64]) -> float:
-    """Find the c for which the mean of sigmoid(score + c) is POSITIVES, by bisection."""
-    low, high = -50.0, 50.0
-    for _ in range(60):
-        middle = (low + high) / 2
-        if _sigmoid(score + middle).mean() < POSITIVES:
-            low = middle
-        else:
-            high = middle
-    return middle
+    """Find the c for which the mean of sigmoid(score + c) is POSITIVES."""
+    return float(bisect(lambda c: expit(score + c).mean() - POSITIVES, -50, 50, xtol=1e-15, rtol=1e-15))
 
 
 def _write(

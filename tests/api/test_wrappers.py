@@ -163,7 +163,7 @@ def test_a_booster_stops_early_on_held_out_rows(library):
     weight = np.random.default_rng(0).uniform(0.1, 2, len(y))
     pipeline = make_pipeline(StandardScaler(), make_pipeline("passthrough", booster))
     estimator = WindTunnelClassifier(pipeline, recipe=Recipe(epochs=1)).fit(X, y, weight)
-    held, used = estimator._split(y, 0)
+    used, held = estimator._split(y, 0)
     scaler = StandardScaler().fit(X[used])
     rows = rows_to_stop_by(scaler.transform(X[held]), y[held], weight[held])
     source = clone(booster).fit(scaler.transform(X[used]), y[used], sample_weight=weight[used], **rows)

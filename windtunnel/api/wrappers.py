@@ -126,30 +126,28 @@ class _WindTunnel(BaseEstimator):
         check_consistent_length(X, y)
         weight = None if sample_weight is None else _check_sample_weight(sample_weight, X)
         seed = self._seed()
-        if eval_set is None:
-            valid, train = self._split(y, seed)
-            parts = [
-                (_safe_indexing(X, rows), y[rows], *(() if weight is None else (weight[rows],)))
-                for rows in (train, valid)
-            ]
-        else:
-            train = np.arange(len(y))
-            parts = [(X, y) if weight is None else (X, y, weight), self._validation(eval_set)]
         recipe = Recipe.resolve(self.recipe, {} if seed is None else {"seed": seed})
-        source = self._source()
-        if self.folds not in ("auto", None):
-            if early_stopping_options(last_step(source)):  # members get the number of trees at which it stops
-                source = clone_for_refit(fit_estimator(source, *parts[0], validation=parts[1]))
-            self.translation_ = crossfit(
-                source, *parts[0], valid=parts[1], folds=self.folds, recipe=recipe, progress=self.progress
-            )
-            if is_classifier(self):
-                self.classes_ = self.translation_.classes_
-            return self
-        self.pipeline_ = fit_estimator(source, *parts[0], validation=parts[1])
+
+        def part(rows: NDArray[np.int64]) -> tuple[Any, ...]:
+            return _safe_indexing(X, rows), y[rows], *(() if weight is None else (weight[rows],))
+
+        if eval_set is None:
+            train_rows, valid_rows = self._split(y, seed)
+            train, valid = part(train_rows), part(valid_rows)
+        else:
+            train_rows = np.arange(len(y))
+            train, valid = (X, y) if weight is None else (X, y, weight), self._validation(eval_set)
+        if self.folds in ("auto", None):
+            calibration = np.sort(np.random.default_rng(seed).permutation(train_rows)[:CALIBRATION_ROWS])
+            self._fit_pipeline(train, valid, _safe_indexing(X, calibration), recipe)
+        else:
+            self._fit_members(train, valid, recipe)
         if is_classifier(self):
-            self.classes_ = self.pipeline_.classes_
-        calibrate = np.sort(np.random.default_rng(seed).permutation(train)[:CALIBRATION_ROWS])
+            self.classes_ = self.translation_.classes_
+        return self
+
+    def _fit_pipeline(self, train: Any, valid: Any, calibrate: Any, recipe: Recipe) -> None:
+        self.pipeline_ = fit_estimator(self._source(), *train, validation=valid)
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="calibrate= has")  # there are no more rows to give
             self.translation_ = translate(
@@ -157,11 +155,18 @@ class _WindTunnel(BaseEstimator):
                 level=self.level,
                 start=self.start,
                 temperature=self.temperature,
-                calibrate=_safe_indexing(X, calibrate),
+                calibrate=calibrate,
                 untranslated=self.untranslated,
             )
-        self.translation_.fit(*parts, recipe=recipe, progress=self.progress)
-        return self
+        self.translation_.fit(train, valid, recipe=recipe, progress=self.progress)
+
+    def _fit_members(self, train: Any, valid: Any, recipe: Recipe) -> None:
+        source = self._source()
+        if early_stopping_options(last_step(source)):  # members get the number of trees at which it stops
+            source = clone_for_refit(fit_estimator(source, *train, validation=valid))
+        self.translation_ = crossfit(
+            source, *train, valid=valid, folds=self.folds, recipe=recipe, progress=self.progress
+        )
 
     def _validation(self, eval_set: Any) -> tuple[Any, ...]:
         """The validation rows, in the form that ``Translation.fit`` takes."""
@@ -180,7 +185,7 @@ class _WindTunnel(BaseEstimator):
         return int(check_random_state(self.random_state).randint(2**31 - 1))
 
     def _split(self, y: NDArray[Any], seed: int | None) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Validation and training rows; all rows for both if there are too few to split."""
+        """Training and validation rows; all rows for both if there are too few to split."""
         rows = np.arange(len(y))
         stratify = None
         if is_classifier(self):
@@ -192,7 +197,7 @@ class _WindTunnel(BaseEstimator):
         if len(y) * self.validation_fraction < 2:
             return rows, rows
         train, valid = train_test_split(rows, test_size=self.validation_fraction, stratify=stratify, random_state=seed)
-        return np.sort(valid), np.sort(train)
+        return np.sort(train), np.sort(valid)
 
     def _source(self) -> Any:
         source = clone_unfitted(self._pipeline())

@@ -11,7 +11,6 @@ import pandas as pd
 from windtunnel.api.translation import Translation
 from windtunnel.atomic_write import replacing
 from windtunnel.errors import BadInput
-from windtunnel.explain.explanation import Explanation
 
 MISSING_NUMBERS = ("NaN", "nan", "NA")
 """Texts that stand for a missing value among the numbers of a CSV file."""
@@ -74,26 +73,12 @@ def write_table_file(frame: pd.DataFrame, path: str | Path) -> None:
             frame.to_csv(temporary, index=False)
 
 
-def predict_file(net: Translation, path: str | Path) -> pd.DataFrame:
-    """Predict the rows of a file.
-
-    Parameters
-    ----------
-    net : Translation
-    path : path
-        A file with the columns of the training rows.
-
-    Returns
-    -------
-    DataFrame
-        ``prediction`` (``prediction_0``, ... for several outputs), for classifiers also ``probability_<class>``; for a
-        transformer ``column_0``, ...
-    """
-    return predict_frame(net, read_rows_of(net, path))
-
-
 def predict_frame(net: Translation, rows: pd.DataFrame) -> pd.DataFrame:
-    """Predict rows in memory, as ``predict_file``."""
+    """The predictions of raw rows.
+
+    ``prediction`` (``prediction_0``, ... for several outputs), for classifiers also ``probability_<class>``; for a
+    transformer ``column_0``, ...
+    """
     if not hasattr(net, "predict"):
         return pd.DataFrame(net.transform(rows)).add_prefix("column_")
     predictions = pd.DataFrame(net.predict(rows))
@@ -128,11 +113,6 @@ def text_columns(net: Translation) -> list[str]:
         for category in net.encoder.categories
         if category.vocabulary.kind == "text" and category.column < len(names)
     ]
-
-
-def explain_file(net: Translation, path: str | Path, background: str | Path | None = None) -> Explanation:
-    """Explain the rows of a file, against the background rows of another; see ``Translation.explain``."""
-    return net.explain(read_rows_of(net, path), None if background is None else read_rows_of(net, background))
 
 
 def _is_parquet(path: Path) -> bool:

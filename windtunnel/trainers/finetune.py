@@ -75,21 +75,11 @@ def finetune(
 ) -> History:
     """Fine-tune a translation in place, and leave it with the best model on the validation rows, in eval mode.
 
-    Epoch 0 is the model before the first step; with a residual model it has the source's exact trees, tree-block
-    weights and interactions. Installs the candidate with the best metric among those that pass the test: the
-    translation as it is, the source pipeline with exact trees, the same with tree-block weights, or with the residual
-    model of the best epoch (its interactions alone if no more of it is significant), the boosted residual on top of the
-    best of these, or the jointly trained translation. Tree-block weights, interactions and both residual models must be
-    significant on validation rows that had no part in fitting them.
-
-    Parameters
-    ----------
-    net, train, valid
-        See ``windtunnel.trainers.fit``.
-    options, joint : Recipe
-        That of ``fit``, and that of joint training where no residual model is trained.
-    lightning : TrainerOptions
-    checkpoints : CheckpointOptions
+    ``options`` is the recipe of ``fit``, ``joint`` that of joint training where no residual model is trained. The
+    candidates are the translation as it is, the source pipeline with exact trees, the same with tree-block weights, or
+    with the residual model of the best epoch or its interactions alone, the boosted residual on top of the best of
+    these, and the jointly trained translation. With a residual model, epoch 0 has exact trees, tree-block weights and
+    interactions.
     """
     _check_source(net, options)
     began, pending = time.perf_counter(), net.softening_pending

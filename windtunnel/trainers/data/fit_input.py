@@ -39,13 +39,7 @@ class FitInput:
     validated: bool = True
 
     def encoded(self, net: TranslatedPipeline, recipe: Recipe) -> EncodedLoader:
-        """The rows as batches of encoded rows.
-
-        Raises
-        ------
-        BadInput
-            For anything but rows with targets, and for batches that another translation encoded.
-        """
+        """The rows as encoded batches; ``BadInput`` without targets, and for batches of another translation."""
         batches = self._batches(net, recipe)
         if batches.schema is not None:
             batches.schema.check(net, f"the {self.role} loader")

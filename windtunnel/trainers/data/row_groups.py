@@ -92,10 +92,7 @@ class RowGroups:
     def read(self, group: int, columns: list[str], dictionary_columns: list[str]) -> pa.Table:
         """Read columns of a row group, ``dictionary_columns`` as dictionaries with each text once.
 
-        Raises
-        ------
-        BadFile
-            For a row group that cannot be read, or that has changed since its metadata were read.
+        ``BadFile`` if it cannot be read, or has changed since its metadata were read.
         """
         file, number = self.places[group]
         try:

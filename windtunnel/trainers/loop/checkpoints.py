@@ -83,15 +83,7 @@ class CheckpointOptions:
 
 
 def resume(path: Path | None, module: FineTuning, data: Loaders, trainer: pl.Trainer) -> Path | None:
-    """The checkpoint file to resume from, after all checks; None without a path.
-
-    Raises
-    ------
-    BadFile
-        For a file that is missing, damaged, or of another translation.
-    BadInput
-        For other options, rows or order of rows.
-    """
+    """The checkpoint file to resume from, after all checks; None without a path."""
     if path is None:
         return None
     file = path / CHECKPOINT if path.is_dir() else path

@@ -22,26 +22,10 @@ _fits = count()
 
 
 def compiled(net: nn.Module, mode: str) -> Callable[[Tensor, Tensor], Tensor]:
-    """A compiled forward and backward pass of a net, which torch compiles at the first call.
+    """A forward and backward pass ``(numbers [B, n], ids [B, m]) -> scores [B, K]``, compiled at the first call.
 
-    The net itself does not change. A second number of rows compiles again, then for any number of rows.
-
-    Parameters
-    ----------
-    net : nn.Module
-        ``net(numbers [B, n], ids [B, m]) -> scores [B, K]``.
-    mode : str
-        One of ``MODES``.
-
-    Returns
-    -------
-    callable
-        Takes numbers and ids. On a GPU, in a mode that records CUDA graphs, the next call overwrites its output.
-
-    Raises
-    ------
-    BadInput
-        When called, if torch cannot compile the net.
+    The net itself does not change. A second number of rows compiles again, then for any number of rows. In a mode that
+    records CUDA graphs, the next call overwrites the output. ``BadInput`` when called, if torch cannot compile the net.
     """
 
     def scores(numbers: Tensor, ids: Tensor) -> Tensor:
@@ -64,12 +48,7 @@ def compiled(net: nn.Module, mode: str) -> Callable[[Tensor, Tensor], Tensor]:
 
 @contextlib.contextmanager
 def explained(mode: str) -> Iterator[None]:
-    """Raise a failure of torch's compiler as a ``BadInput`` that says what to do.
-
-    Raises
-    ------
-    BadInput
-    """
+    """Raise a failure of torch's compiler as a ``BadInput`` that says what to do."""
     from torch._dynamo.exc import TorchDynamoException  # the import takes a second
 
     try:
@@ -79,13 +58,7 @@ def explained(mode: str) -> Iterator[None]:
 
 
 def check_tables(mode: str, tables: Iterable[str]) -> None:
-    """Reject tables that are trained by rows: torch cannot compile sparse gradients.
-
-    Raises
-    ------
-    BadInput
-        If there are any.
-    """
+    """Reject tables that are trained by rows: torch cannot compile sparse gradients."""
     if names := ", ".join(tables):
         raise BadInput(
             f"compile={mode!r} does not go with tables so large that they are trained by rows, here {names}: torch "
@@ -94,13 +67,7 @@ def check_tables(mode: str, tables: Iterable[str]) -> None:
 
 
 def check_accumulation(mode: str, batches: int) -> None:
-    """Reject accumulated gradients, which a recorded CUDA graph overwrites.
-
-    Raises
-    ------
-    BadInput
-        For more than one batch per step, in a mode that records CUDA graphs.
-    """
+    """Reject accumulated gradients in a mode that records CUDA graphs, which overwrite them."""
     if batches > 1 and mode in RECORDED:
         raise BadInput(
             f"compile={mode!r} records CUDA graphs, which write the gradients of a batch over those of the batch "

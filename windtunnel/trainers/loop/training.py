@@ -69,12 +69,7 @@ def train(
 ) -> TrainingResult:
     """Train a module; it ends with its best weights, in eval mode, on the device where it was before.
 
-    Raises
-    ------
-    BadInput, BadFile
-        For a checkpoint that does not fit.
-    BaseException
-        Any error before epoch 0 is validated; a later error is in the result.
+    An error before epoch 0 is validated is raised; a later one is in the result.
     """
     plan = TrainingPlan.of(recipe, data.train, options.processes)
     trainer: Any = options.trainer_for(net, recipe, plan.epochs)

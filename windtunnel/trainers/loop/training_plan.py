@@ -27,13 +27,7 @@ class TrainingPlan:
 
     @classmethod
     def of(cls, recipe: Recipe, loader: Any, processes: int = 1) -> TrainingPlan:
-        """The plan of a recipe for a loader of training rows.
-
-        Raises
-        ------
-        BadInput
-            If steps have to be counted in passes of a loader without a length.
-        """
+        """The plan of a recipe; ``BadInput`` if steps have to be counted in passes of a loader without a length."""
         interval, most = recipe.val_check_interval, recipe.max_steps
         if interval is None and most is None:
             return cls(recipe.epochs)

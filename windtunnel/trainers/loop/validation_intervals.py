@@ -17,12 +17,6 @@ class ValidationIntervals(EncodedLoader):
 
     Interval e holds the batches e steps to (e + 1) steps - 1 of all passes one after the other, each pass in its own
     order. So every pass has each row once, however many intervals it takes.
-
-    Parameters
-    ----------
-    loader : EncodedLoader
-        One pass over the training rows.
-    steps : int
     """
 
     def __init__(self, loader: EncodedLoader, steps: int) -> None:

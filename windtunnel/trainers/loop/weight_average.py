@@ -21,13 +21,7 @@ class WeightAverage(pl.Callback):
     the trained weights before metrics are logged, so that ``BestCheckpoint`` would keep those. And it copies the whole
     module with its frozen tables.
 
-    Parameters
-    ----------
-    net : nn.Module
-    decay : float
-        In (0, 1).
-    tables : mapping
-        Parameter of the net -> its visited rows; these large tables average their rows themselves.
+    ``tables`` maps parameters of the net to their visited rows; these large tables average their rows themselves.
     """
 
     def __init__(self, net: nn.Module, decay: float, tables: Mapping[str, VisitedRows] | None = None) -> None:

@@ -70,10 +70,7 @@ class RefreshData:
 def read_input(net: TranslatedPipeline, name: str, data: Any) -> tuple[Any, ...] | None:
     """Rows as a tuple ``(X, y)`` or ``(X, y, weight)``: a tuple itself, or all items of a loader in one.
 
-    Raises
-    ------
-    BadInput
-        For anything else, and for a loader that another translation encodes.
+    ``BadInput`` for anything else, and for a loader that another translation encodes.
     """
     if data is None and name != "new":
         return None

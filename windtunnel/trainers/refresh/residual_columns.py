@@ -80,14 +80,8 @@ def _new_values(values: pd.Series, vocabularies: Sequence[Vocabulary]) -> list[A
 def extend_residual(net: TranslatedPipeline, numbers: Tensor, unit: Tensor) -> None:
     """Let the residual model read every column, with values of 0 for what it has not read before.
 
-    Parameters
-    ----------
-    net : TranslatedPipeline
-        Gets a residual model if it has none.
-    numbers : Tensor
-        ``[N, n]``, rows whose quantiles bin numbers that the model has not read.
-    unit : Tensor
-        ``[K]``, raw score per unit of a new residual model.
+    A translation without one gets one, with ``unit`` ``[K]`` raw scores per unit. The quantiles of ``numbers``
+    ``[N, n]`` bin those columns that the model has not read.
     """
     position = residual_position(net)
     dtype = getattr(torch, net.encoder.dtype)

@@ -40,6 +40,48 @@ class Attempt:
     moved: MovedValues
 
 
+@dataclass(frozen=True)
+class Scoring:
+    """Losses and metrics of scores ``[N, K]`` of the rows of a refresh."""
+
+    data: RefreshData
+    metric: Metric
+    loss: Loss
+
+    def evaluate(self, scores: Tensor, rows: Tensor) -> tuple[float, float]:
+        """Loss and metric of some rows."""
+        data = self.data
+        part = (scores[rows],), data.target[rows], data.weight[rows].double()
+        return evaluate_both(self.metric, self.loss, lambda scores: scores, [part])
+
+    def compare(self, before: Tensor, after: Tensor, rows: Tensor) -> SignificanceTest:
+        """Test on some rows whether the loss of ``after`` is lower."""
+        batch, target, weight = self.data.take(rows)
+        shuffled = split_rows((batch, target, weight), seed=0).shuffled
+        return compare_losses(self.loss, shuffled, before[rows], after[rows], target, weight.double())
+
+    def harms_old_rows(self, before: Tensor, after: Tensor) -> bool:
+        """Whether the loss of the held-out old rows is significantly higher."""
+        old = self.data.held_out_old
+        return bool(old.any()) and self.compare(after, before, old).significant
+
+    def result(
+        self, name: str, scores: Tensor, test: SignificanceTest | None = None, reason: str = ""
+    ) -> CandidateResult:
+        """The numbers of a candidate on the tested rows."""
+        loss, metric = self.evaluate(scores, self.data.tested)
+        return CandidateResult(
+            name=name,
+            metric=metric,
+            loss=loss,
+            gain=None if test is None else test.gain,
+            standard_error=None if test is None else test.standard_error,
+            kept=False,
+            reason=reason,
+            rows=int(self.data.tested.sum()),
+        )
+
+
 def update(
     net: TranslatedPipeline,
     inputs: Mapping[str, Any],
@@ -58,24 +100,24 @@ def update(
     trial = _trial(net, parts["new"])
     data = RefreshData.of(trial, parts["new"], parts["valid"], parts["replay"], seed)
     extend_residual(trial, data.rows.numbers[data.new], _unit(trial, data))
-    values, loss = MovableValues.of(trial, data.rows), pick(None, trial.head)
-    metric = Metric(None, trial.head)
+    values = MovableValues.of(trial, data.rows)
+    scoring = Scoring(data, Metric(None, trial.head), pick(None, trial.head))
 
-    results, passed = _attempts(values, data, metric, loss, anchors, keep_old=keep_old)
+    results, passed = _attempts(values, scoring, anchors, keep_old=keep_old)
     kept = min(passed, key=lambda attempt: results[attempt.number].loss or 0.0) if passed else None
     scores = values.scores if kept is None else kept.moved.scores
     history = replace(
-        _history(results, 0 if kept is None else kept.number, metric, validated=validated),
-        refresh=_details(net, trial, data, metric, loss, values.scores, scores),
+        _history(results, 0 if kept is None else kept.number, scoring.metric, validated=validated),
+        refresh=_details(net, trial, scoring, values.scores, scores),
     )
     if kept is not None:
         tested = deepcopy(trial)
         values.install(tested, kept.moved)
-        history = _describe(history, trial, tested, data, loss)
+        history = _describe(history, trial, tested, scoring)
         moved = kept.moved
         if not validated:
-            last = values.fit(data.target, _weights(data, replays=kept.replays, tested=True), loss, kept.anchor)
-            moved = moved if keep_old and _harms_old_rows(values, last, data, loss) else last
+            last = values.fit(data.target, _weights(data, replays=kept.replays, tested=True), scoring.loss, kept.anchor)
+            moved = moved if keep_old and scoring.harms_old_rows(values.scores, last.scores) else last
         values.install(trial, moved)
         _install(net, trial)
         net.record(profile=net.profile or TrainingProfile.of(trial.encoder, trial.hosts, data.take(data.all_new)[0]))
@@ -83,26 +125,20 @@ def update(
 
 
 def _attempts(
-    values: MovableValues,
-    data: RefreshData,
-    metric: Metric,
-    loss: Loss,
-    anchors: Sequence[float],
-    *,
-    keep_old: bool,
+    values: MovableValues, scoring: Scoring, anchors: Sequence[float], *, keep_old: bool
 ) -> tuple[list[CandidateResult], list[Attempt]]:
     """The results of the translation and of every attempt, and the attempts that pass."""
-    results = [_result("translation", values.scores, data, metric, loss)]
-    passed: list[Attempt] = []
+    data = scoring.data
+    results, passed = [scoring.result("translation", values.scores)], list[Attempt]()
     for anchor in anchors:
         for replays in (False, True) if data.old.any() else (False,):
-            moved = values.fit(data.target, _weights(data, replays=replays), loss, anchor)
-            name = f"anchor {anchor:g}" + " with replay" * replays
-            gain = _compare(loss, values.scores, moved.scores, data, data.tested)
-            reason = "" if gain.significant else "the loss is not lower by more than one standard error"
-            if not reason and keep_old and _harms_old_rows(values, moved, data, loss):
+            moved = values.fit(data.target, _weights(data, replays=replays), scoring.loss, anchor)
+            test = scoring.compare(values.scores, moved.scores, data.tested)
+            reason = "" if test.significant else "the loss is not lower by more than one standard error"
+            if not reason and keep_old and scoring.harms_old_rows(values.scores, moved.scores):
                 reason = "the loss of old rows is higher by more than one standard error"
-            results.append(_result(name, moved.scores, data, metric, loss, gain, reason))
+            name = f"anchor {anchor:g}" + " with replay" * replays
+            results.append(scoring.result(name, moved.scores, test, reason))
             if not reason:
                 passed.append(Attempt(len(results) - 1, anchor, replays, moved))
     return results, passed
@@ -142,47 +178,6 @@ def _weights(data: RefreshData, *, replays: bool, tested: bool = False) -> Tenso
     return data.weight * fitted
 
 
-def _compare(loss: Loss, before: Tensor, after: Tensor, data: RefreshData, rows: Tensor) -> SignificanceTest:
-    """Test on some rows whether the loss of ``after`` is lower."""
-    batch, target, weight = data.take(rows)
-    shuffled = split_rows((batch, target, weight), seed=0).shuffled
-    return compare_losses(loss, shuffled, before[rows], after[rows], target, weight.double())
-
-
-def _harms_old_rows(values: MovableValues, moved: MovedValues, data: RefreshData, loss: Loss) -> bool:
-    if not data.held_out_old.any():
-        return False
-    return _compare(loss, moved.scores, values.scores, data, data.held_out_old).significant
-
-
-def _result(
-    name: str,
-    scores: Tensor,
-    data: RefreshData,
-    metric: Metric,
-    loss: Loss,
-    gain: SignificanceTest | None = None,
-    reason: str = "",
-) -> CandidateResult:
-    mean, value = _evaluate(scores, data, data.tested, metric, loss)
-    return CandidateResult(
-        name=name,
-        metric=value,
-        loss=mean,
-        gain=None if gain is None else gain.gain,
-        standard_error=None if gain is None else gain.standard_error,
-        kept=False,
-        reason=reason,
-        rows=int(data.tested.sum()),
-    )
-
-
-def _evaluate(scores: Tensor, data: RefreshData, rows: Tensor, metric: Metric, loss: Loss) -> tuple[float, float]:
-    """Loss and metric of some rows."""
-    part = (scores[rows],), data.target[rows], data.weight[rows].double()
-    return evaluate_both(metric, loss, lambda scores: scores, [part])
-
-
 def _history(results: list[CandidateResult], kept: int, metric: Metric, *, validated: bool) -> History:
     reason = "lowest validation loss" if kept else "no attempt passed"
     other = f"{results[kept].name} has the lower validation loss"
@@ -204,23 +199,17 @@ def _history(results: list[CandidateResult], kept: int, metric: Metric, *, valid
 
 
 def _details(
-    net: TranslatedPipeline,
-    trial: TranslatedPipeline,
-    data: RefreshData,
-    metric: Metric,
-    loss: Loss,
-    before: Tensor,
-    after: Tensor,
+    net: TranslatedPipeline, trial: TranslatedPipeline, scoring: Scoring, before: Tensor, after: Tensor
 ) -> RefreshDetails:
     """Scores of new and old rows before and after, and the drift of the new rows."""
-    changes = []
+    data, changes = scoring.data, []
     held_out = bool((data.all_new & data.tested).any())
     for name, rows in (
         ("held-out rows" if held_out else "validation rows", data.tested),
         ("held-out old rows", data.held_out_old),
     ):
         if rows.any():
-            (old_loss, old), (new_loss, new) = (_evaluate(each, data, rows, metric, loss) for each in (before, after))
+            (old_loss, old), (new_loss, new) = (scoring.evaluate(scores, rows) for scores in (before, after))
             changes.append(ScoreChange(name, int(rows.sum()), old_loss, new_loss, old, new))
     profile = net.profile
     return RefreshDetails(
@@ -232,14 +221,13 @@ def _details(
     )
 
 
-def _describe(
-    history: History, before: TranslatedPipeline, after: TranslatedPipeline, data: RefreshData, loss: Loss
-) -> History:
+def _describe(history: History, before: TranslatedPipeline, after: TranslatedPipeline, scoring: Scoring) -> History:
     """The history with the terms of the residual model, and the calibration before and after."""
+    data = scoring.data
     tested = data.take(data.tested)
     old, new = (reliability(net, tested) for net in (before, after))
     return replace(
         history,
-        terms=summarise_terms(after, data.take(data.new), tested, loss),
+        terms=summarise_terms(after, data.take(data.new), tested, scoring.loss),
         calibration=None if old is None or new is None else Calibration(old, new, len(tested[1])),
     )

@@ -70,12 +70,7 @@ def fit_groups(rows: RefreshRows, groups: Sequence[ValueGroup], passes: int, los
 
         v - STEP (G + p (v - v0)) / (H + p)
 
-    Curvatures are those before the first pass.
-
-    Returns
-    -------
-    list of Tensor
-        v - v0 of each group, float64 ``[m + 1]``, with 0 at the end.
+    Curvatures are those before the first pass. Returns v - v0 of each group, float64 ``[m + 1]`` with 0 at the end.
     """
     _, curvature = row_derivatives(loss, rows, second=True)
     curvatures = [group.sum(curvature * group.unit) for group in groups]
