@@ -35,7 +35,7 @@ QUICK = [pytest.param(lot, marks=[pytest.mark.slow] if lot > 1 else []) for lot 
 """An ONNX graph of a lot takes 15 seconds."""
 OTHERS = {
     # What others inherit from, or stand for in the graphs of trees.
-    "KernelMap", "TreeForm", "NearestRows", "PairSums", "TreeWalk",
+    "KernelMap", "TreeForm", "NearestRows", "PairSums", "TreeWalk", "WeightedSums",
     # What forms of trees, which ``test_export_formats.py`` asks for, have in common.
     "RankedTrees",
     # What is trained, of which that file has fine-tuned translations and a residual model.

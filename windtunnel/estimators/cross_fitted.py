@@ -7,6 +7,7 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import softmax
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, is_classifier
 from sklearn.model_selection import GroupKFold, KFold, StratifiedKFold
 from sklearn.utils import _safe_indexing
@@ -143,8 +144,7 @@ class CrossFittedClassifier(ClassifierMixin, _CrossFitted):
         """Probabilities, one column per class."""
         check_is_fitted(self)
         pooled = np.mean([log_probabilities(member.predict_proba(X)) for member in self.estimators_], axis=0)
-        unscaled = np.exp(pooled - pooled.max(axis=1, keepdims=True))
-        probabilities: NDArray[np.float64] = unscaled / unscaled.sum(axis=1, keepdims=True)
+        probabilities: NDArray[np.float64] = softmax(pooled, axis=1)
         return probabilities
 
     def predict(self, X: Any) -> NDArray[Any]:

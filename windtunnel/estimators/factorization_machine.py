@@ -7,6 +7,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
+from scipy.special import softmax
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
@@ -154,8 +155,7 @@ class FactorizationMachineClassifier(ClassifierMixin, _FactorizationMachine):
         scores = self._scores(X)
         if scores.shape[1] == 1:
             scores = np.concatenate([np.zeros_like(scores), scores], axis=1)
-        weights = np.exp(scores - scores.max(axis=1, keepdims=True))
-        probabilities: NDArray[np.float64] = weights / weights.sum(axis=1, keepdims=True)
+        probabilities: NDArray[np.float64] = softmax(scores, axis=1)
         return probabilities
 
     def predict(self, X: Any) -> NDArray[Any]:

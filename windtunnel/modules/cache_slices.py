@@ -17,3 +17,8 @@ def cache_slices(x: Tensor, numbers: int, fewest: int = 64, cells: int = 65536) 
     if torch.is_grad_enabled() or x.is_cuda or x.shape[0] <= rows:
         return [x]
     return list(torch.split(x, rows))
+
+
+def join_slices(parts: list[Tensor]) -> Tensor:
+    """The slices below each other; a single one is not copied."""
+    return parts[0] if len(parts) == 1 else torch.cat(parts)

@@ -32,13 +32,6 @@ class Affine(Module):
 
     The subtraction comes first: a column like 1e6 +- 1 keeps all its digits, which x * scale + shift would lose. What
     is learned has the size of the result, whatever the unit of the column: a step of 0.001 is small for all of them.
-
-    Examples
-    --------
-    >>> import torch
-    >>> scale, shift, center, unit = torch.tensor([[2.0], [1.0], [10.0], [3.0]])
-    >>> Affine(scale, shift, center, unit)(torch.tensor([[13.0]])).tolist()
-    [[3.0]]
     """
 
     PER_COLUMN: ClassVar[tuple[str, ...]] = ("scale", "shift", "center", "unit")

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from windtunnel.modules.base import Module, learned
-from windtunnel.modules.cache_slices import cache_slices
+from windtunnel.modules.cache_slices import cache_slices, join_slices
 from windtunnel.modules.outputs.finite import Finite
 
 SLOPE_FRACTIONS = (0.1, 0.05, 0.02, 0.01, 0.005, 0.002, 0.001, 0.0)
@@ -34,7 +34,6 @@ class Bins(Module):
 
     Examples
     --------
-    >>> import torch
     >>> edges, there = torch.tensor([[1.0, 2.0]]), torch.ones(1, 2)
     >>> Bins(edges, there, torch.arange(3), ordinal=False)(torch.tensor([[0.5], [2.0]])).tolist()
     [[1.0, 0.0, 0.0], [0.0, 0.0, 1.0]]
@@ -63,8 +62,7 @@ class Bins(Module):
         if self.ordinal and self.edges.shape[1] == 1:
             # In place, and nothing to count; no number comes up to NaN, which stands for padding.
             return x.detach().clone().ge_(torch.where(self.there[:, 0] > 0, self.edges[:, 0], float("nan")))
-        parts = cache_slices(x, self.edges.numel())
-        return self._binned(x) if len(parts) == 1 else torch.cat([self._binned(part) for part in parts])
+        return join_slices([self._binned(part) for part in cache_slices(x, self.edges.numel())])
 
     def _binned(self, x: Tensor) -> Tensor:
         passed = (x.unsqueeze(2) >= self.edges).to(x.dtype) * self.there  # [B, width, E]

@@ -10,11 +10,6 @@ class Constant(Module):
     """K values, whatever the columns hold.
 
     y = value
-
-    Examples
-    --------
-    >>> Constant(torch.tensor([0.5, 2.0]))(torch.zeros(2, 3)).tolist()
-    [[0.5, 2.0], [0.5, 2.0]]
     """
 
     value: Tensor = learned()  # [K]

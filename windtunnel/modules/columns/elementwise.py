@@ -99,12 +99,6 @@ class Elementwise(Module):
     """One function of each number.
 
     y = f(x)
-
-    Examples
-    --------
-    >>> import torch
-    >>> Elementwise(torch.zeros(3), "square")(torch.tensor([[3.0, -2.0]])).tolist()
-    [[9.0, 4.0]]
     """
 
     MAY_BE_NON_FINITE: ClassVar[bool] = True

@@ -14,12 +14,6 @@ class Interpolated(Module):
     y = y_i + (x - x_i) / (x_{i+1} - x_i) (y_{i+1} - y_i) for x in [x_i, x_{i+1}]
 
     With one point it is y_0 everywhere.
-
-    Examples
-    --------
-    >>> line = Interpolated(torch.tensor([0.0, 2.0]), torch.tensor([0.0, 10.0]), "nan")
-    >>> line(torch.tensor([[0.5], [3.0]])).tolist()
-    [[2.5], [nan]]
     """
 
     CHOICES = {"beyond": ("clip", "nan", "raise")}

@@ -14,12 +14,6 @@ class Normalizer(Module):
     """Divide each row by its norm.
 
     y = x / |x|, and y = x where |x| is zero or negligible (under 2.2e-15).
-
-    Examples
-    --------
-    >>> import torch
-    >>> Normalizer("max")(torch.tensor([[3.0, -4.0], [0.0, 0.0]])).tolist()
-    [[0.75, -1.0], [0.0, 0.0]]
     """
 
     CHOICES = {"norm": tuple(ORDERS)}

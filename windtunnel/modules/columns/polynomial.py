@@ -17,7 +17,6 @@ class Polynomial(Module):
 
     Examples
     --------
-    >>> import torch
     >>> Polynomial(torch.tensor([[2, 2], [0, 2], [0, 1], [1, 1]]))(torch.tensor([[2.0, 3.0]])).tolist()
     [[1.0, 2.0, 6.0, 9.0]]
     """

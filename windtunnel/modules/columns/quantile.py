@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from windtunnel.modules.base import Module, learned
-from windtunnel.modules.cache_slices import cache_slices
+from windtunnel.modules.cache_slices import cache_slices, join_slices
 
 BOUND = 1e-7
 """How near to the first and last quantile a value is taken for it (normal), in the unit of the column."""
@@ -41,13 +41,6 @@ class QuantileMap(Module):
     the last or the first of repeated ones.
 
     Computed in float64 whatever the type of the program, as fractions near 0 and 1 have large normal quantiles.
-
-    Examples
-    --------
-    >>> import torch
-    >>> quantiles, levels = torch.tensor([[0.0, 10.0]]), torch.tensor([[0.0, 1.0]])
-    >>> QuantileMap(quantiles, levels, False)(torch.tensor([[2.5], [20.0]])).tolist()
-    [[0.25], [1.0]]
     """
 
     MAY_BE_NON_FINITE: ClassVar[bool] = True
@@ -65,8 +58,7 @@ class QuantileMap(Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, width] -> [B, width]; NaN stays NaN."""
-        parts = cache_slices(x, 4 * self.quantiles.shape[0])
-        return self._mapped(x) if len(parts) == 1 else torch.cat([self._mapped(part) for part in parts])
+        return join_slices([self._mapped(part) for part in cache_slices(x, 4 * self.quantiles.shape[0])])
 
     def _mapped(self, x: Tensor) -> Tensor:
         missing = torch.isnan(x)

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from windtunnel.modules.base import Module, bounded
-from windtunnel.modules.cache_slices import cache_slices
+from windtunnel.modules.cache_slices import cache_slices, join_slices
 
 
 def bases(x: Tensor, knots: Tensor, degree: int) -> Tensor:
@@ -46,7 +46,6 @@ class Spline(Module):
 
     Examples
     --------
-    >>> import torch
     >>> knots, none = torch.tensor([[-1.0, 0.0, 1.0, 2.0]]), torch.zeros(1, 2)
     >>> hat = Spline(knots, knots[:, 1], knots[:, 2], none, none, none, none, 1, "continue", True)
     >>> hat(torch.tensor([[0.25]])).tolist()
@@ -80,8 +79,7 @@ class Spline(Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, width] -> [B, width * n], n less one without ``bias``."""
-        parts = cache_slices(x, 2 * self.start.numel())
-        return self._splines(x) if len(parts) == 1 else torch.cat([self._splines(part) for part in parts])
+        return join_slices([self._splines(part) for part in cache_slices(x, 2 * self.start.numel())])
 
     def _splines(self, x: Tensor) -> Tensor:
         missing = torch.isnan(x)

@@ -12,12 +12,6 @@ class ZeroAsMissing(Module):
     """NaN for zero, as XGBoost reads the entries that a sparse matrix does not hold.
 
     y = NaN where x = 0, else x
-
-    Examples
-    --------
-    >>> import torch
-    >>> ZeroAsMissing()(torch.tensor([[0.0, 2.0]])).tolist()
-    [[nan, 2.0]]
     """
 
     PER_COLUMN: ClassVar[tuple[str, ...]] = ()

@@ -4,6 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from windtunnel.modules.base import Module, learned
+from windtunnel.modules.ensembles.ensemble import columns_or_zero
 
 
 def mean_probabilities(calibrated: Tensor, place: Tensor) -> Tensor:
@@ -13,9 +14,7 @@ def mean_probabilities(calibrated: Tensor, place: Tensor) -> Tensor:
     are 0); or ``[E, 1]``, the column of the second of two classes.
     """
     members, classes = place.shape[0], place.shape[1]
-    known = torch.cat([calibrated, torch.zeros_like(calibrated[:, :1])], dim=1)
-    at = torch.where(place < 0, torch.full_like(place, calibrated.shape[1]), place)
-    each = known.index_select(1, at.flatten()).view(calibrated.shape[0], members, classes)
+    each = columns_or_zero(calibrated, place).view(calibrated.shape[0], members, classes)
     if classes == 1:
         each = torch.cat([1 - each, each], dim=2)
     else:

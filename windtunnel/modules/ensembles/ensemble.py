@@ -6,6 +6,12 @@ from torch import Tensor
 from windtunnel.modules.base import Module, learned
 
 
+def columns_or_zero(x: Tensor, place: Tensor) -> Tensor:
+    """The columns of ``[B, width]`` at the numbers in ``place``, one after the other; zeros where these are -1."""
+    known = torch.cat([x, torch.zeros_like(x[:, :1])], dim=1)
+    return known.index_select(1, torch.where(place < 0, torch.full_like(place, x.shape[1]), place).flatten())
+
+
 class MeanOfMembers(Module):
     """The mean over members, of which each may lack some columns.
 
@@ -25,10 +31,7 @@ class MeanOfMembers(Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, columns] -> [B, K]."""
-        known = torch.cat([x, torch.zeros_like(x[:, :1])], dim=1)
-        # -1 is the column of zeros at the end.
-        place = torch.where(self.place < 0, torch.full_like(self.place, x.shape[1]), self.place)
-        members = known.index_select(1, place.flatten()).view(x.shape[0], place.shape[0], place.shape[1])
+        members = columns_or_zero(x, self.place).view(x.shape[0], self.place.shape[0], self.place.shape[1])
         mean = members.cumsum(1)[:, -1] / self.divisor
         return mean[:, 0] if self.flat else mean
 
@@ -49,13 +52,7 @@ class LabelVotes(Module):
 
 
 class WeightedMedian(Module):
-    """The least value that, with the smaller ones, has half of the members' weight.
-
-    Examples
-    --------
-    >>> WeightedMedian(torch.tensor([1.0, 1.0, 3.0]))(torch.tensor([[1.0, 2.0, 3.0]]))
-    tensor([[3.]])
-    """
+    """The least value that, with the smaller ones, has half of the members' weight."""
 
     weight: Tensor  # [E]
 
@@ -73,12 +70,6 @@ class WeightedMean(Module):
     y_k = sum_e w_e x_{e K + k} / sum_e w_e
 
     The sum runs in the order of the members, as in the source, so that ties stay ties.
-
-    Examples
-    --------
-    >>> import torch
-    >>> WeightedMean(torch.tensor([1.0, 3.0]))(torch.tensor([[0.0, 1.0, 1.0, 0.0]])).tolist()
-    [[0.75, 0.25]]
     """
 
     weight: Tensor = learned()  # [E]

@@ -11,11 +11,6 @@ class ScoresWithInit(Module):
 
     s_k = g(p_k) + trees_k, where g is the identity of a value; log(p / (1 - p)) of a probability, or half of it; or
     log(p_k) less its mean over the classes. Probabilities are kept ``margin`` off 0 and 1.
-
-    Examples
-    --------
-    >>> ScoresWithInit(1, "identity")(torch.tensor([[2.0, 0.5]]))
-    tensor([[2.5000]])
     """
 
     CHOICES = {"link": ("identity", "logit", "half_logit", "log_share")}

@@ -12,12 +12,6 @@ class OneHotLabel(Module):
     """A column per class, 1 at the label.
 
     y_k = 1 where k = index, else 0
-
-    Examples
-    --------
-    >>> import torch
-    >>> OneHotLabel(3)(torch.tensor([[2.0, 0.1]])).tolist()
-    [[0.0, 0.0, 1.0]]
     """
 
     classes: int = bounded(1, 2**16)  # K
@@ -49,12 +43,6 @@ class LabelValues(Module):
     """The number that stands for the label.
 
     y = sum_k values_k x_k
-
-    Examples
-    --------
-    >>> import torch
-    >>> LabelValues(torch.tensor([3.0, 7.0]))(torch.tensor([[0.0, 1.0]])).tolist()
-    [[7.0]]
     """
 
     values: Tensor  # [K], labels that are numbers, or their positions

@@ -23,12 +23,6 @@ class LogPool(Module):
     """The mean over members of the logarithm of each probability, as scores of a softmax.
 
     s_k = mean over m of log max(p_mk, 1e-7); of two classes the log-odds s_1 - s_0.
-
-    Examples
-    --------
-    >>> import torch
-    >>> LogPool(2)(torch.tensor([[0.5, 0.5, 0.2, 0.8]])).sigmoid()
-    tensor([[0.6667]])
     """
 
     classes: int = bounded(1, 2**16)

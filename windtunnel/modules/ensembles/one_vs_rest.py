@@ -4,13 +4,12 @@ import torch
 from torch import Tensor
 
 from windtunnel.modules.base import Module, bounded, learned
+from windtunnel.modules.ensembles.ensemble import columns_or_zero
 
 
 def select_or_constant(x: Tensor, place: Tensor, constant: Tensor) -> Tensor:
     """Columns ``place`` of ``[B, width]``, and the constant where that is -1, ``[B, E]``."""
-    known = torch.cat([x, torch.zeros_like(x[:, :1])], dim=1)
-    at = torch.where(place < 0, torch.full_like(place, x.shape[1]), place)
-    return known.index_select(1, at) + torch.where(place < 0, constant, torch.zeros_like(constant))
+    return columns_or_zero(x, place) + torch.where(place < 0, constant, torch.zeros_like(constant))
 
 
 class MemberScores(Module):

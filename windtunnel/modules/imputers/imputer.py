@@ -21,7 +21,6 @@ class Imputer(Module):
 
     Examples
     --------
-    >>> import torch
     >>> fill, nan = torch.tensor([5.0]), torch.tensor(float("nan"))
     >>> Imputer(fill, nan, torch.tensor([0]), torch.tensor([0]))(torch.tensor([[2.0], [float("nan")]])).tolist()
     [[2.0, 0.0], [5.0, 1.0]]
@@ -63,13 +62,6 @@ class MissingFlags(Module):
     """One flag per flagged column.
 
     y = [1 where x_k is missing, else 0, for k in flagged]
-
-    Examples
-    --------
-    >>> import torch
-    >>> none = torch.zeros(0, dtype=torch.int64)
-    >>> MissingFlags(torch.tensor(-1.0), torch.tensor([1]), none)(torch.tensor([[-1.0, 2.0], [3.0, -1.0]])).tolist()
-    [[0.0], [1.0]]
     """
 
     missing: Tensor  # [], the value that stands for a missing one: NaN or a number

@@ -9,12 +9,6 @@ class KernelCenter(Module):
     """Subtract the mean of the features from a kernel between rows and the fitted rows.
 
     y_j = k_j - rows_j - mean(k) + total
-
-    Examples
-    --------
-    >>> import torch
-    >>> KernelCenter(torch.tensor([1.0, 2.0]), torch.tensor(1.5))(torch.tensor([[3.0, 5.0]])).tolist()
-    [[-0.5, 0.5]]
     """
 
     rows: Tensor = learned()  # [n], the mean kernel of each fitted row with all of them

@@ -71,13 +71,6 @@ class KernelMap(Module):
 
     y = k(x, points) W^T + b, in float64 whatever the type of the rows: large weights of both signs cancel, and with
     them most digits of float32. Parameters stay float64 too.
-
-    Examples
-    --------
-    >>> import torch
-    >>> points, weight = torch.tensor([[1.0], [2.0]]), torch.tensor([[1.0, 10.0]])
-    >>> KernelMap(points, weight, torch.zeros(1), "linear")(torch.tensor([[3.0]])).tolist()
-    [[63.0]]
     """
 
     FLOAT64: ClassVar[bool] = True

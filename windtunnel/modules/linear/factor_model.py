@@ -18,7 +18,6 @@ class FactorModel(Module):
 
     Examples
     --------
-    >>> import torch
     >>> users, items = torch.tensor([[0.5, 2.0], [0.0, 0.0]]), torch.tensor([[0.0, 3.0], [0.0, 0.0]])
     >>> FactorModel(torch.ones(1), users, items)(torch.tensor([[0.0, 0.0], [0.0, torch.nan]])).tolist()
     [[7.5], [1.5]]

@@ -17,13 +17,6 @@ class FactorizationMachine(Module):
     Source
     ------
     S. Rendle, Factorization Machines, ICDM 2010, lemma 3.1.
-
-    Examples
-    --------
-    >>> import torch
-    >>> weight, bias, factors = torch.zeros(1, 2), torch.zeros(1), torch.tensor([[[1.0], [2.0]]])
-    >>> FactorizationMachine(weight, bias, factors)(torch.tensor([[3.0, 5.0]])).tolist()
-    [[30.0]]
     """
 
     weight: Tensor = learned()  # [K, width]

@@ -10,12 +10,6 @@ class GaussianClasses(Module):
     """Log densities of a Gaussian per class: quadratic discriminant analysis, or naive Bayes for diagonal ones.
 
     y_k = offset_k - |(x - mean_k) W_k|^2 / 2
-
-    Examples
-    --------
-    >>> ones = torch.ones(1, 2)
-    >>> GaussianClasses(ones, ones, torch.zeros(1))(torch.tensor([[1.0, 3.0]])).tolist()
-    [[-2.0]]
     """
 
     mean: Tensor = learned()  # [K, width], in the unit of the columns

@@ -12,21 +12,27 @@ from windtunnel.modules.base import Module, learned
 from windtunnel.modules.outputs.finite import Finite
 
 
-class Linear(Module):
-    """K weighted sums of the columns.
-
-    y = x W^T + b
-
-    Examples
-    --------
-    >>> import torch
-    >>> Linear(torch.tensor([[1.0, 2.0]]), torch.tensor([0.5]))(torch.tensor([[3.0, 4.0]])).tolist()
-    [[11.5]]
-    """
+class WeightedSums(Module):
+    """The base of weighted sums: the columns that they depend on."""
 
     MIXES_COLUMNS: ClassVar[bool] = True
     weight: Tensor = learned()  # [K, width]
     bias: Tensor = learned()  # [K]
+
+    def required_columns(self, wanted: Sequence[int], width: int) -> list[int]:
+        """Columns whose weight is not 0 in some of the sums."""
+        return self.weight[list(wanted)].ne(0).any(dim=0).nonzero()[:, 0].tolist()
+
+    def finite_inputs(self, width: int) -> list[Finite | None]:
+        """All sums with all columns, those without weight as well."""
+        return [Finite(tuple(range(width)))] * len(self.bias)
+
+
+class Linear(WeightedSums):
+    """K weighted sums of the columns.
+
+    y = x W^T + b
+    """
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, width] -> [B, K]."""
@@ -38,17 +44,9 @@ class Linear(Module):
         """``forward`` of rows whose zeros nobody goes through, on the CPU."""
         return torch.from_numpy(x @ self.weight.detach().t().numpy()) + self.bias
 
-    def required_columns(self, wanted: Sequence[int], width: int) -> list[int]:
-        """Columns whose weight is not 0 in some of the sums."""
-        return self.weight[list(wanted)].ne(0).any(dim=0).nonzero()[:, 0].tolist()
-
     def select_columns(self, wanted: Sequence[int], needed: Sequence[int], width: int) -> Module:
         """The wanted sums, of the needed columns."""
         return Linear(self.weight[list(wanted)][:, list(needed)], self.bias[list(wanted)])
-
-    def finite_inputs(self, width: int) -> list[Finite | None]:
-        """All sums with all columns, those without weight as well."""
-        return [Finite(tuple(range(width)))] * len(self.bias)
 
 
 class LinearSkippingMissing(Module):
@@ -59,12 +57,6 @@ class LinearSkippingMissing(Module):
     Source
     ------
     XGBoost's gblinear.
-
-    Examples
-    --------
-    >>> nan = float("nan")
-    >>> LinearSkippingMissing(torch.tensor([[1.0, 2.0]]), torch.tensor([0.5]))(torch.tensor([[3.0, nan]])).tolist()
-    [[3.5]]
     """
 
     weight: Tensor = learned()  # [K, width]

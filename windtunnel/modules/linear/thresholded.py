@@ -14,12 +14,6 @@ class ThresholdedLinear(Module):
     """K weighted sums of the columns that are above a threshold.
 
     y = 1[x > threshold] W^T + b
-
-    Examples
-    --------
-    >>> hard = ThresholdedLinear(torch.tensor([[1.0, 2.0]]), torch.tensor([0.5]), torch.tensor(0.0))
-    >>> hard(torch.tensor([[0.0, 3.0]])).tolist()
-    [[2.5]]
     """
 
     weight: Tensor = learned()  # [K, width]

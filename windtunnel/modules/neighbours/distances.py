@@ -28,12 +28,6 @@ class NearestPoint(Module):
     """How near each point is; the greatest score belongs to the nearest one.
 
     y_k = -|x - c_k|_p^e
-
-    Examples
-    --------
-    >>> import torch
-    >>> NearestPoint(torch.tensor([[0.0, 0.0], [3.0, 4.0]]))(torch.tensor([[3.0, 0.0]])).tolist()
-    [[-9.0, -16.0]]
     """
 
     points: Tensor = learned()  # [K, width], centres of clusters or classes

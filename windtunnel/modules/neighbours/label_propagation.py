@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from windtunnel.modules.base import Module, bounded, learned
+from windtunnel.modules.kernels.pairwise import distances
 
 
 class PropagatedLabels(Module):
@@ -36,8 +37,7 @@ class PropagatedLabels(Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, width] -> [B, K]."""
-        # By subtraction: the shorter way by products loses the digits of near points.
-        distance = torch.cdist(x.double(), self.points, 2.0, "donot_use_mm_for_euclid_dist")
+        distance = distances(x.double(), self.points, 2.0)
         if self.neighbors > 0:
             least, nearest = distance.topk(self.neighbors, dim=1, largest=False)
             near = self.labels[nearest].sum(dim=1)

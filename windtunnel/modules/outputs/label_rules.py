@@ -38,12 +38,6 @@ class LabelThreshold(Module):
     """The index of one of two labels, by a threshold on a score.
 
     y = positive where sign s >= bound, else 1 - positive
-
-    Examples
-    --------
-    >>> import torch
-    >>> LabelThreshold(torch.tensor(0.3), 0, 1)(torch.tensor([[0.2], [0.3]])).tolist()
-    [1, 0]
     """
 
     bound: Tensor  # a number, in the unit of the score

@@ -19,7 +19,6 @@ class BinTables(Module):
 
     Examples
     --------
-    >>> import torch
     >>> rows, kept, closed = torch.tensor([[[1.0], [2.0], [7.0]]]), torch.tensor([0]), torch.tensor([False])
     >>> tables = BinTables(rows, torch.tensor([[0.5]]), kept, closed)
     >>> tables(torch.tensor([[0.4], [0.5], [float("nan")]])).tolist()

@@ -15,12 +15,6 @@ class CategoryTable(Module):
     """The row of a category: what a per-column encoder makes of it.
 
     y = rows[id]
-
-    Examples
-    --------
-    >>> import torch
-    >>> CategoryTable(torch.tensor([[0.0, 1.0], [1.0, 0.0]]))(torch.tensor([[1], [0]])).tolist()
-    [[1.0, 0.0], [0.0, 1.0]]
     """
 
     KINDS: ClassVar[dict[str, str]] = {"rows": "table"}

@@ -19,7 +19,6 @@ class OneHot(Module):
 
     Examples
     --------
-    >>> import torch
     >>> table = OneHot(torch.tensor([-1, 0, 1]), torch.arange(2), torch.tensor(1.0))
     >>> table(torch.tensor([[0], [2]])).tolist()
     [[0.0, 0.0], [0.0, 1.0]]

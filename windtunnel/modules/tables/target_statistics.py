@@ -19,7 +19,6 @@ class CategoryHashes(Module):
 
     Examples
     --------
-    >>> import torch
     >>> CategoryHashes(torch.tensor([7, 8, 9]), torch.tensor([3]))(torch.tensor([[1], [3 + 2**32 - 5]])).tolist()
     [[8], [-5]]
     """
@@ -43,12 +42,6 @@ class AboveBorders(Module):
     """Whether numbers, rounded to float32, are above a border, as whole numbers.
 
     y_j = 1 where x_j > border_j, else 0; for a missing x_j it is missing_j
-
-    Examples
-    --------
-    >>> import torch
-    >>> AboveBorders(torch.tensor([0.5]), torch.tensor([True]))(torch.tensor([[0.5], [0.6], [torch.nan]])).tolist()
-    [[0], [1], [1]]
     """
 
     border: Tensor  # [width], in the unit of the column, float32 numbers

@@ -8,7 +8,7 @@ from scipy import sparse
 from torch import Tensor
 
 from windtunnel.modules.base import Module, learned
-from windtunnel.modules.cache_slices import cache_slices
+from windtunnel.modules.cache_slices import cache_slices, join_slices
 from windtunnel.modules.outputs.finite import Finite
 
 NORMS = ("l1", "l2", "")
@@ -33,12 +33,6 @@ class Tfidf(Module):
     """Term frequency times inverse document frequency.
 
     y = z / |z| with z = x idf, and y = z where |z| = 0
-
-    Examples
-    --------
-    >>> import torch
-    >>> Tfidf(torch.tensor([1.5, 4.0]), "l1")(torch.tensor([[2.0, 1.25], [0.0, 0.0]])).tolist()
-    [[0.375, 0.625], [0.0, 0.0]]
     """
 
     CHOICES = {"norm": NORMS}
@@ -49,10 +43,7 @@ class Tfidf(Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, terms] counts -> [B, terms], or [B, len(kept)]."""
-        parts = cache_slices(x, x.shape[1])
-        if len(parts) == 1:
-            return self.scaled(x)
-        return torch.cat([self.scaled(part) for part in parts])
+        return join_slices([self.scaled(part) for part in cache_slices(x, x.shape[1])])
 
     def scaled(self, x: Tensor) -> Tensor:
         """The output for a slice of the rows."""
@@ -86,12 +77,6 @@ class SublinearTfidf(Module):
     """``Tfidf`` of the logarithms of counts.
 
     y = z / |z| with z = (1 + log x) idf where x is not 0, else 0
-
-    Examples
-    --------
-    >>> import torch
-    >>> SublinearTfidf(torch.tensor([1.5, 4.0]), "")(torch.tensor([[1.0, 0.0]])).tolist()
-    [[1.5, 0.0]]
     """
 
     CHOICES = {"norm": NORMS}
@@ -115,13 +100,6 @@ class TermSums(Module):
     """Weighted sums of what ``Tfidf`` makes of counts, in one pass over the counts.
 
     y = x W^T / |z| + b with z = x idf, and y = x W^T + b where |z| = 0
-
-    Examples
-    --------
-    >>> import torch
-    >>> sums = TermSums(torch.tensor([1.5, 4.0]), torch.tensor([[3.0, 4.0]]), torch.tensor([1.0]), "l1")
-    >>> sums(torch.tensor([[2.0, 1.25], [0.0, 0.0]])).tolist()
-    [[2.375], [1.0]]
     """
 
     CHOICES = {"norm": ("l1", "l2")}  # without a norm, the sums are a Linear
@@ -133,10 +111,7 @@ class TermSums(Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, terms] counts -> [B, K]."""
-        parts = cache_slices(x, x.shape[1], fewest=1)
-        if len(parts) == 1:
-            return self.summed(x)
-        return torch.cat([self.summed(part) for part in parts])
+        return join_slices([self.summed(part) for part in cache_slices(x, x.shape[1], fewest=1)])
 
     def summed(self, x: Tensor) -> Tensor:
         """The sums of a slice of the rows."""
