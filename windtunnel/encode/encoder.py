@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from itertools import chain
@@ -48,6 +48,15 @@ class Batch(NamedTuple):
     def of_numbers(cls, numbers: Tensor) -> Batch:
         """Rows that have no categories."""
         return cls(numbers, torch.empty((len(numbers), 0), dtype=torch.int64))
+
+    @classmethod
+    def concatenate(cls, parts: Iterable[Batch]) -> Batch:
+        """The rows of several batches, one after the other."""
+        return cls(*map(torch.cat, zip(*parts, strict=True)))
+
+    def take(self, rows: Tensor | slice) -> Batch:
+        """Rows by their numbers, by a mask, or a slice of them."""
+        return Batch(self.numbers[rows], self.ids[rows])
 
 
 TextIds = Callable[[CategoryColumn, pd.Series], NDArray[np.int64] | None]

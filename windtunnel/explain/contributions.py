@@ -99,7 +99,7 @@ class ScorePart:
     def _of_sums(self, rows: Batch, background: Background) -> Contributions:
         """f(x) = sum_j f_j(x_j): f_j(x_j) less its mean over the background rows."""
         score = self._score(torch.float64)
-        reference = take_rows(background.rows, torch.zeros(1, dtype=torch.int64))
+        reference = background.rows.take(slice(1))
         start = score(reference).numpy()
 
         def of_column(batch: Batch, column: int) -> NDArray[np.float64]:
@@ -123,12 +123,12 @@ class ScorePart:
         count, columns = len(rows.ids), len(self.raw.names)
         others = len(background.rows.ids)
         chosen = torch.linspace(0, others - 1, min(samples, others)).long()
-        base = score(take_rows(background.rows, chosen)).numpy()
+        base = score(background.rows.take(chosen)).numpy()
         total = np.zeros((count, columns, base.shape[1]))
         squares = np.zeros_like(total)
         for row in chosen:
             order = torch.rand(count, columns, generator=generator).argsort(dim=1)
-            start = repeat_rows(take_rows(background.rows, row.view(1)), count)
+            start = repeat_rows(background.rows.take(row.view(1)), count)
             drawn = sum(self._walk(score, start, rows, walked) for walked in (order, order.flip(1))) / 2
             total += drawn
             squares += drawn**2
@@ -161,11 +161,6 @@ class ScorePart:
             return output[:, self.columns]
 
         return lambda batch: self.net.run_in_slices(run, batch)
-
-
-def take_rows(batch: Batch, rows: Tensor) -> Batch:
-    """Some rows of a batch."""
-    return Batch(batch.numbers[rows], batch.ids[rows])
 
 
 def repeat_rows(batch: Batch, count: int) -> Batch:

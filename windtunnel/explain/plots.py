@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -59,8 +60,7 @@ def plot_importance(explanation: Explained, output: int | None, max_terms: int, 
             label=explanation.outputs[k],
         )
         starts = starts + parts[:, position]
-    for place, total in zip(places, starts, strict=True):
-        ax.annotate(f"{total:.3g}", (total, place), xytext=(4, 0), textcoords="offset points", va="center", fontsize=9)
+    _annotate(ax, starts, [f"{total:.3g}" for total in starts])
     _finish(ax, labels, f"mean |contribution| ({explanation.unit})")
     ax.set_xlim(0, 1.1 * float(starts.max()) or 1.0)
     if len(parts[0]) > 1:
@@ -105,7 +105,7 @@ def plot_waterfall(explanation: Explained, row: int, output: int, max_terms: int
     return ax
 
 
-def _annotate(ax: Axes, ends: list[float], texts: list[str]) -> None:
+def _annotate(ax: Axes, ends: Iterable[float], texts: list[str]) -> None:
     """A text to the right of each bar."""
     for place, (end, text) in enumerate(zip(ends, texts, strict=True)):
         ax.annotate(text, (end, place), xytext=(6, 0), textcoords="offset points", va="center", fontsize=9)

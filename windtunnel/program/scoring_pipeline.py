@@ -290,7 +290,7 @@ class ScoringPipeline(nn.Module):
         failed = ~torch.isfinite(batch.numbers).all(dim=1) | (batch.ids < FIRST_ID).any(dim=1)
         if self.head.task == "transform" or not failed.any():
             return
-        suspect = Batch(batch.numbers[failed], batch.ids[failed])
+        suspect = batch.take(failed)
         finite = torch.isfinite(self.output("scores", suspect)).all(dim=1)
         failed[failed.clone()] = ~finite | self._rejected("scores", suspect)
         if failed.any():

@@ -92,40 +92,28 @@ def finetune(
     validation = None if data.valid.rows is None else data.valid.collect(most)
     reliability_before = reliability(net, validation) if validation is not None else None
 
-    # A new residual model replaces that of an earlier fit, so that the size stays the same.
-    whole, origins = net.program, net.origins
-    earlier = _remove_residual(net, data, options) if options.residual else None
-
     # Candidates, evaluated on the same validation rows.
+    whole, origins = net.program, net.origins
     try:
-        trained = _train(FitRun(net, data, options, joint, lightning, checkpoints))
+        trained = _train_candidates(FitRun(net, data, options, joint, lightning, checkpoints))
     except BaseException:
         net.replace_program(whole, origins=origins)
         raise
-    candidates = trained.candidates
-    if earlier is not None:
-        source, *others = candidates
-        pipeline = source.pipeline or FrozenPipeline(net.program, {}, net.head)
-        candidates = [earlier, replace(source, name="source pipeline", pipeline=pipeline), *others]
-
-    # If this fit made the trees soft, History.start is the exact source pipeline.
-    sources = [each for each in candidates if pending and each.pipeline and each.pipeline.softening]
-    before = sources[0] if sources else candidates[0]
+    metric, result, candidates = trained.metric, trained.result, trained.candidates
 
     # Selection and installation.
-    best = select(candidates, trained.metric)
-    if best is earlier:
+    best = select(candidates, metric)
+    if best is trained.earlier:
         net.replace_program(whole, origins=origins)
     _install(net, best)
-    if trained.result.error is not None:
-        raise trained.result.error
+    if result.error is not None:
+        raise result.error
     _record_profile(net, data)
-    metric, result = trained.metric, trained.result
     return History(
         epochs=result.epochs,
         metric=metric.name,
         greater_is_better=metric.greater_is_better,
-        start=value_of(before),
+        start=value_of(_initial(candidates, pending)),
         best=value_of(best),
         best_epoch=best.epoch or 0,
         validated_on=data.validated_on,
@@ -139,6 +127,19 @@ def finetune(
     )
 
 
+def _train_candidates(run: FitRun) -> RunResult:
+    """The candidates of a fit; without the residual models of an earlier one, so that the size stays the same."""
+    net = run.net
+    earlier = _remove_residual(net, run.data, run.options) if run.options.residual else None
+    trained = _train(run)
+    if earlier is None:
+        return trained
+    source, *others = trained.candidates
+    pipeline = source.pipeline or FrozenPipeline(net.program, {}, net.head)
+    source = replace(source, name="source pipeline", pipeline=pipeline)
+    return replace(trained, candidates=[earlier, source, *others], earlier=earlier)
+
+
 def _remove_residual(net: TranslatedPipeline, data: DataModule, options: Recipe) -> Candidate | None:
     """Remove the residual models of an earlier fit; the translation with them, evaluated, or None without any."""
     pipeline = without_residual(net.program)
@@ -147,6 +148,12 @@ def _remove_residual(net: TranslatedPipeline, data: DataModule, options: Recipe)
     loss, value = _evaluate_translation(net, data, options)
     net.replace_program(pipeline, origins=net.origins[: len(pipeline.steps)])
     return Candidate("translation", value, loss)
+
+
+def _initial(candidates: list[Candidate], softened: bool) -> Candidate:
+    """What ``History.start`` is of: the translation, or the exact source pipeline if this fit made its trees soft."""
+    exact = [each for each in candidates if softened and each.pipeline and each.pipeline.softening]
+    return exact[0] if exact else candidates[0]
 
 
 def _install(net: TranslatedPipeline, best: Candidate) -> None:
@@ -172,11 +179,15 @@ class FitRun:
 
 @dataclass(frozen=True)
 class RunResult:
-    """What a training run gives: its metric, its result, and candidates, the untrained one first."""
+    """What a training run gives: its metric, its result, and candidates, the untrained one first.
+
+    ``earlier`` is the candidate with the residual models of an earlier fit, if there are any.
+    """
 
     metric: Metric
     result: TrainingResult
     candidates: list[Candidate]
+    earlier: Candidate | None = None
 
 
 def _train(run: FitRun) -> RunResult:
@@ -289,7 +300,7 @@ def _calibration_rows(net: TranslatedPipeline, data: DataModule, processes: int)
     if len(rows.ids) < FEWEST_CALIBRATION_ROWS:
         return None
     index = torch.linspace(0, len(rows.ids) - 1, min(len(rows.ids), MAX_CALIBRATION_ROWS), dtype=torch.float64).long()
-    batch = Batch(rows.numbers[index], rows.ids[index])
+    batch = rows.take(index)
     return CalibrationRows.of(batch, net.head.methods, net, batch)
 
 

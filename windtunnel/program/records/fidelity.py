@@ -66,7 +66,7 @@ class CalibrationRows:
         if len(self.outputs) <= MAX_ROWS:
             return self
         rows = torch.linspace(0, len(self.outputs) - 1, MAX_ROWS, dtype=torch.float64).long()
-        return replace(self, batch=Batch(*(block[rows] for block in self.batch)), outputs=self.outputs[rows.numpy()])
+        return replace(self, batch=self.batch.take(rows), outputs=self.outputs[rows.numpy()])
 
 
 def warn_if_low(fidelity: Fidelity, stacklevel: int) -> None:

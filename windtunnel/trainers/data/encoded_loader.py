@@ -151,8 +151,7 @@ class MappedLoader(EncodedLoader):
 def concatenate_items(items: Sequence[Item]) -> tuple[Any, ...]:
     """Rows, targets and weights of several items, as those of one."""
     rows, *rest = zip(*items, strict=True)
-    blocks = Batch(*(torch.cat(list(parts)) for parts in zip(*rows, strict=True)))
-    return blocks, *(torch.cat(list(parts)) for parts in rest)
+    return Batch.concatenate(rows), *(torch.cat(list(parts)) for parts in rest)
 
 
 def check_whole(name: str, value: Any, least: int) -> int:

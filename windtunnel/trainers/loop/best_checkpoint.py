@@ -21,6 +21,7 @@ from windtunnel.atomic_write import replacing
 from windtunnel.errors import BadInput
 from windtunnel.objectives.metrics import Metric
 from windtunnel.program.records.history import Epoch
+from windtunnel.trainers.data.encoded_loader import EncodedLoader
 from windtunnel.trainers.loop.module import FineTuning
 from windtunnel.trainers.loop.processes import check_steps
 from windtunnel.trainers.loop.training_plan import TrainingPlan
@@ -39,24 +40,11 @@ class BestCheckpoint(Checkpoint):
     place, so that the previous one survives a kill at any time. This is a ``Checkpoint`` because Lightning calls
     checkpoint callbacks last, after the module has logged the means of the epoch.
 
-    A checkpoint within an epoch records how many batches are done. A resumed run trains on the other batches, so the
-    facts that determine their order must be the same.
+    A checkpoint within an epoch, after ``every`` steps, records how many batches are done. A resumed run trains on the
+    other batches, so the facts that determine their order must be the same.
 
-    Parameters
-    ----------
-    net : nn.Module
-        The trained module.
-    metric : Metric
-    patience : int or None
-        Training stops after this many epochs without a better one: a better metric, or ``by_loss`` a new lowest loss.
-    directory : path or None
-        Folder of the checkpoint.
-    by_loss : bool
-        Whether the lowest loss decides among the epochs that improve the metric, not the best metric.
-    every : int or None
-        Steps between checkpoints within an epoch; None for none.
-    tables : mapping
-        Parameter of the net -> its visited rows; these large tables are not copied.
+    Training stops after ``patience`` epochs without a better one. ``tables`` maps parameters of the net to their
+    visited rows; these large tables are not copied.
     """
 
     def __init__(
@@ -116,7 +104,7 @@ class BestCheckpoint(Checkpoint):
         last = self.epochs[-1]
         if not math.isfinite(last.metric):
             return f"as it diverged: {self.metric.name} {last.metric}"
-        if self.patience is not None and last.epoch - self.best_epoch >= self.patience:
+        if self._out_of_patience():
             return f"early: {self.patience} epochs without a better one (patience={self.patience})"
         if last.epoch == plan.epochs:
             return f"at the limit of {plan.limit()}"
@@ -138,19 +126,21 @@ class BestCheckpoint(Checkpoint):
         """Write the state before the first step; stop at once if the resumed run has no patience left."""
         check_steps(trainer.num_training_batches)
         self._epoch_began = time.perf_counter()
-        self._order = _loaders(trainer.train_dataloader)[0].order_among(trainer.world_size)
-        self._validation_rows = _loaders(trainer.val_dataloaders)[0].row_facts
+        self._order = _loader(trainer.train_dataloader).order_among(trainer.world_size)
+        self._validation_rows = _loader(trainer.val_dataloaders).row_facts
         if not self._resumed:
             self._save(trainer)
         elif self._done:
-            self._skip_done(trainer)
+            self.on_train_epoch_start(trainer, module)
+            _loader(trainer.train_dataloader).skip(self._done)
         trainer.should_stop = trainer.should_stop or self._should_stop()
         self.began = True
 
     def on_train_epoch_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
         """Tell the loader the epoch, which sets the order of its rows."""
-        _loaders(trainer.train_dataloader)[0].set_epoch(trainer.current_epoch)
-        self._order = _loaders(trainer.train_dataloader)[0].order_among(trainer.world_size)
+        loader = _loader(trainer.train_dataloader)
+        loader.set_epoch(trainer.current_epoch)
+        self._order = loader.order_among(trainer.world_size)
         self._rate = float(trainer.optimizers[0].param_groups[0]["lr"])
 
     def on_train_batch_start(self, trainer: pl.Trainer, module: pl.LightningModule, batch: Any, batch_idx: int) -> None:
@@ -217,11 +207,6 @@ class BestCheckpoint(Checkpoint):
         if torch.cuda.is_available() and "random_cuda" in state_dict:
             torch.cuda.set_rng_state_all([state.cpu() for state in state_dict["random_cuda"]])
 
-    def _skip_done(self, trainer: pl.Trainer) -> None:
-        """Let the loader skip the batches that are done."""
-        self.on_train_epoch_start(trainer, trainer.lightning_module)
-        _loaders(trainer.train_dataloader)[0].skip(self._done)
-
     def _record_epoch_0(self, module: FineTuning) -> None:
         assert self._validated is not None
         (val_loss, metric), self._validated = self._validated, None
@@ -255,9 +240,10 @@ class BestCheckpoint(Checkpoint):
         return self.metric.better(metric, self.epochs[0].metric) and loss < self.epochs[self.best_epoch].val_loss
 
     def _should_stop(self) -> bool:
-        last = self.epochs[-1]
-        out_of_patience = self.patience is not None and last.epoch - self.best_epoch >= self.patience
-        return out_of_patience or not math.isfinite(last.metric)
+        return self._out_of_patience() or not math.isfinite(self.epochs[-1].metric)
+
+    def _out_of_patience(self) -> bool:
+        return self.patience is not None and self.epochs[-1].epoch - self.best_epoch >= self.patience
 
     def _save(self, trainer: pl.Trainer) -> None:
         if self.directory is None:
@@ -287,5 +273,7 @@ class LocalCheckpointIO(TorchCheckpointIO):
                     raise error.__context__ if isinstance(error.__context__, OSError) else error from None
 
 
-def _loaders(loaders: Any) -> list[Any]:
-    return list(loaders) if isinstance(loaders, (list, tuple)) else [loaders]
+def _loader(loaders: Any) -> EncodedLoader:
+    """The loader that ``fit`` gave, which Lightning may have in a list."""
+    (loader,) = loaders if isinstance(loaders, (list, tuple)) else (loaders,)
+    return loader  # type: ignore[no-any-return]

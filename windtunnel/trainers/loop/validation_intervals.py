@@ -59,11 +59,6 @@ class ValidationIntervals(EncodedLoader):
         """The facts of a pass, and the steps of an interval by their name in checkpoints."""
         return None if self.loader.order is None else {**self.loader.order, "round_steps": self.steps}
 
-    def order_among(self, processes: int) -> dict[str, Any] | None:
-        """``order`` in a run of several processes."""
-        order = self.loader.order_among(processes)
-        return None if order is None else {**order, "round_steps": self.steps}
-
     def skip(self, batches: int) -> None:
         """Leave out the first batches of the next interval."""
         self.skipped = batches

@@ -54,7 +54,7 @@ class RefreshData:
         first = len(parts[0][1])
         last = 0 if replay is None else len(parts[-1][1])
         total = sum(len(part[1]) for part in parts)
-        rows = Batch(*(torch.cat(blocks) for blocks in zip(*(part[0] for part in parts), strict=True)))
+        rows = Batch.concatenate(part[0] for part in parts)
         target, weight = torch.cat([part[1] for part in parts]), torch.cat([part[2] for part in parts])
         at = torch.arange(total)
         is_new, is_old = at < first, at >= total - last
@@ -64,7 +64,7 @@ class RefreshData:
 
     def take(self, mask: Tensor) -> tuple[Batch, Tensor, Tensor]:
         """Rows, targets and weights where ``mask``."""
-        return Batch(*(block[mask] for block in self.rows)), self.target[mask], self.weight[mask]
+        return self.rows.take(mask), self.target[mask], self.weight[mask]
 
 
 def read_input(net: TranslatedPipeline, name: str, data: Any) -> tuple[Any, ...] | None:
@@ -103,7 +103,7 @@ def _concatenate(parts: list[Any]) -> Any:
     """The rows, targets or weights of all batches."""
     first = parts[0]
     if isinstance(first, Batch):
-        return Batch(*(torch.cat(blocks) for blocks in zip(*parts, strict=True)))
+        return Batch.concatenate(parts)
     if isinstance(first, Tensor):
         return torch.cat(parts)
     if isinstance(first, np.ndarray) or dimensions(first) == 1:

@@ -83,38 +83,40 @@ def extend_residual(net: TranslatedPipeline, numbers: Tensor, unit: Tensor) -> N
     A translation without one gets one, with ``unit`` ``[K]`` raw scores per unit. The quantiles of ``numbers``
     ``[N, n]`` bin those columns that the model has not read.
     """
-    position = residual_position(net)
-    dtype = getattr(torch, net.encoder.dtype)
-    if position is None:
-        old = ResidualModel.zero(
-            torch.zeros(0, 0, dtype=dtype), [], unit.to(dtype), rank=0, generator=torch.Generator()
-        )
-        inputs = InputColumns([], [])
-    else:
-        step: Any = net.program.steps[position]
-        old = step.module
-        columns = {take.slot: take.columns.tolist() for take in step.takes}
-        inputs = InputColumns(columns.get(NUMBERS, []), columns.get(IDS, []))
-        steps: list[Any] = list(net.program.steps)[:position]
-        methods: dict[str, Any] = dict(net.program.method_steps.items())
-        net.replace_program(Program(steps, methods), origins=net.origins[:position])
+    old, inputs = _remove_residual(net, unit)
     added = _unread_columns(net, inputs)
-    lengths = [len(category.vocabulary) for category in net.encoder.categories]
     every = InputColumns([*inputs.numbers, *added.numbers], [*inputs.ids, *added.ids])
-    edges = _pad_edges(old.edges, bin_edges(numbers[:, added.numbers].to(dtype)))
-    count = len(inputs.numbers)
-    size = [
-        *old.size[:count].tolist(),
-        *(int(torch.isfinite(row).sum()) + 2 for row in edges[count:]),
-        *(lengths[column] for column in every.ids),
-    ]
-    interactions = torch.where(old.interactions >= count, old.interactions + len(added.numbers), old.interactions)
-    weight = _blocks(old.weight.detach(), old.size, count, size, len(edges))
-    factors = _blocks(old.factors.detach(), old.size, count, size, len(edges))
-    residual = ResidualModel(
+    lengths = [len(net.encoder.categories[column].vocabulary) for column in every.ids]
+    unread = numbers[:, added.numbers].to(getattr(torch, net.encoder.dtype))
+    residual = _extended(old, len(inputs.numbers), unread, lengths)
+    install_residual(net, FittedResidual(residual, every))
+
+
+def _remove_residual(net: TranslatedPipeline, unit: Tensor) -> tuple[ResidualModel, InputColumns]:
+    """Take the residual model, and the columns that it reads, out of the program; an empty one if there is none."""
+    position = residual_position(net)
+    if position is None:
+        dtype = getattr(torch, net.encoder.dtype)
+        edges, generator = torch.zeros(0, 0, dtype=dtype), torch.Generator()
+        return ResidualModel.zero(edges, [], unit.to(dtype), rank=0, generator=generator), InputColumns([], [])
+    step: Any = net.program.steps[position]
+    columns = {take.slot: take.columns.tolist() for take in step.takes}
+    steps: list[Any] = list(net.program.steps)[:position]
+    methods: dict[str, Any] = dict(net.program.method_steps.items())
+    net.replace_program(Program(steps, methods), origins=net.origins[:position])
+    return step.module, InputColumns(columns.get(NUMBERS, []), columns.get(IDS, []))
+
+
+def _extended(old: ResidualModel, count: int, added: Tensor, lengths: Sequence[int]) -> ResidualModel:
+    """A residual model of ``count`` numbers that also reads ``added`` ones, and ids of these vocabulary lengths."""
+    edges = _pad_edges(old.edges, bin_edges(added))
+    bins = [*old.size[:count].tolist(), *(int(torch.isfinite(row).sum()) + 2 for row in edges[count:])]
+    size = [*bins, *lengths]
+    weight, factors = (_blocks(part.detach(), old.size, count, size, len(bins)) for part in (old.weight, old.factors))
+    interactions = torch.where(old.interactions >= count, old.interactions + added.shape[1], old.interactions)
+    return ResidualModel(
         edges, torch.tensor(size), interactions, old.cell_count, old.keys, old.unit, weight, factors, old.cross.detach()
     )
-    install_residual(net, FittedResidual(residual, every))
 
 
 def _unread_columns(net: TranslatedPipeline, inputs: InputColumns) -> InputColumns:

@@ -12,7 +12,6 @@ import torch
 from torch import Tensor
 
 from windtunnel.compiler.strategies import choose
-from windtunnel.encode import Batch
 from windtunnel.objectives.losses import Loss, pick
 from windtunnel.objectives.metrics import Metric
 from windtunnel.program.records.fit_details import Calibration
@@ -165,8 +164,7 @@ def _install(net: TranslatedPipeline, trial: TranslatedPipeline) -> None:
 
 def _unit(net: TranslatedPipeline, data: RefreshData) -> Tensor:
     """Raw score per unit of a new residual model: 1, or for values the standard deviation of the target."""
-    first = Batch(*(block[:1] for block in data.rows))
-    outputs = net.run_in_slices(net.program, first).shape[1]
+    outputs = net.run_in_slices(net.program, data.rows.take(slice(1))).shape[1]
     if net.head.task != "regression" or net.head.link != "identity" or data.target.ndim != 1:
         return torch.ones(outputs)
     return torch.full((outputs,), float(data.target[data.new].std()) or 1.0)

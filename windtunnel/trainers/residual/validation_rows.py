@@ -23,8 +23,7 @@ Items = tuple[Any, ...]
 def take(items: Items, index: Tensor) -> Items:
     """Rows by their indices, or by a mask."""
     rows, *rest = items
-    rows = Batch(*(block[index] for block in rows)) if isinstance(rows, Batch) else rows[index]
-    return rows, *(block[index] for block in rest)
+    return rows.take(index) if isinstance(rows, Batch) else rows[index], *(block[index] for block in rest)
 
 
 def random_rows(items: Items, most: int, generator: torch.Generator) -> Items:
