@@ -50,7 +50,12 @@ class Header(NamedTuple):
 
     def workspace_bytes(self) -> int:
         """At least what ``wt_workspace_bytes`` gives for a block of rows."""
-        return 8 * self.columns * self.block_rows + ALIGNMENT + self.scratch_bytes
+        return 8 * self.columns * _stride(self.block_rows) + ALIGNMENT + self.scratch_bytes
+
+
+def _stride(block_rows: int) -> int:
+    """The distance between columns of a block: ``stride_of`` of ``runtime.c``."""
+    return block_rows + (8 if block_rows % 64 == 0 else 0)
 
 
 @dataclass(frozen=True)
@@ -158,7 +163,7 @@ class ImageWriter:
             output_columns=output_columns,
             columns=width,
             block_rows=block_rows,
-            scratch_bytes=self._scratch + block_rows * self._scratch_per_row,
+            scratch_bytes=self._scratch + _stride(block_rows) * self._scratch_per_row,
             step_count=len(records),
             steps=steps,
         )

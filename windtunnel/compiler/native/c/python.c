@@ -2,6 +2,7 @@
 #include "extension.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -79,14 +80,21 @@ enum { MANY_ROWS = 64, MOST_THREADS = 64 };
 /* What a thread has to do to be worth its start, which takes 10 to 20 us. */
 static const double THREAD_SECONDS = 50e-6;
 
-/* The part of the rows that a thread computes. */
+/* Rows that several threads compute, block by block: who is done first takes the next one. */
 typedef struct {
     const wt_program *image;
+    const wt_rows *rows;
+    atomic_size_t next; /* row that no thread has taken */
+} shared_rows;
+
+/* A thread at work. */
+typedef struct {
+    shared_rows *of;
     workspace *space;
-    wt_rows rows;
+    size_t rows; /* that it has computed */
     pthread_t thread;
     int started;
-} share;
+} worker;
 
 static double seconds_now(void) {
     struct timespec now;
@@ -94,41 +102,32 @@ static double seconds_now(void) {
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
-static void *run_share(void *argument) {
-    share *part = argument;
-    wt_run(part->image, &part->rows, (unsigned char *)part->space + ALIGNMENT);
+static void *run_worker(void *argument) {
+    worker *self = argument;
+    const wt_program *image = self->of->image;
+    size_t block = (size_t)image->block_rows, all = self->of->rows->rows, first;
+    while ((first = atomic_fetch_add(&self->of->next, block)) < all) {
+        wt_rows part = *self->of->rows;
+        part.rows = all - first < block ? all - first : block;
+        part.numbers += (ptrdiff_t)first * part.number_row;
+        part.ids += (ptrdiff_t)first * part.id_row;
+        part.out += first * (size_t)image->outputs;
+        wt_run(image, &part, (unsigned char *)self->space + ALIGNMENT);
+        self->rows += part.rows;
+    }
     return NULL;
 }
 
-/* Cut rows into so many shares of whole blocks; gives how many there are. */
-static size_t cut_rows(Program *self, const wt_rows *rows, share *shares, size_t count) {
-    size_t block = (size_t)self->image->block_rows, blocks = (rows->rows + block - 1) / block;
-    size_t each = (blocks + count - 1) / count * block, made = 0;
-    for (size_t first = 0; first < rows->rows; first += each, made++) {
-        wt_rows part = *rows;
-        part.rows = rows->rows - first < each ? rows->rows - first : each;
-        part.numbers += (ptrdiff_t)first * rows->number_row;
-        part.ids += (ptrdiff_t)first * rows->id_row;
-        part.out += first * (size_t)self->image->outputs;
-        shares[made] = (share){.image = self->image, .rows = part};
-    }
-    return made;
-}
-
-/* Run shares, the first one in this thread; gives the seconds that it took. One that cannot be started runs here too. */
-static double run_shares(share *shares, size_t count) {
+/* Run workers, the first one in this thread; gives the seconds that it takes for a row. */
+static double run_workers(worker *workers, size_t count) {
     for (size_t at = 1; at < count; at++)
-        shares[at].started = pthread_create(&shares[at].thread, NULL, run_share, shares + at) == 0;
+        workers[at].started = pthread_create(&workers[at].thread, NULL, run_worker, workers + at) == 0;
     double start = seconds_now();
-    run_share(shares);
+    run_worker(workers);
     double seconds = seconds_now() - start;
-    for (size_t at = 1; at < count; at++) {
-        if (shares[at].started)
-            pthread_join(shares[at].thread, NULL);
-        else
-            run_share(shares + at);
-    }
-    return seconds;
+    for (size_t at = 1; at < count; at++)
+        if (workers[at].started) pthread_join(workers[at].thread, NULL);
+    return workers->rows == 0 ? 0 : seconds / (double)workers->rows;
 }
 
 static size_t worthwhile_threads(const Program *self, size_t rows, size_t threads) {
@@ -138,22 +137,28 @@ static size_t worthwhile_threads(const Program *self, size_t rows, size_t thread
 }
 
 int program_compute(Program *self, const wt_rows *rows, size_t threads) {
-    share shares[MOST_THREADS];
-    size_t count = cut_rows(self, rows, shares, worthwhile_threads(self, rows->rows, threads)), spaces = 0;
-    while (spaces < count && (shares[spaces].space = take_workspace(self, shares[spaces].rows.rows)) != NULL) spaces++;
-    if (spaces < count) {
+    shared_rows shared = {.image = self->image, .rows = rows};
+    worker workers[MOST_THREADS];
+    size_t block = (size_t)self->image->block_rows, blocks = (rows->rows + block - 1) / block, ready = 0;
+    size_t count = worthwhile_threads(self, rows->rows, threads);
+    if (count > blocks) count = blocks;
+    for (; ready < count; ready++) {
+        workers[ready] = (worker){.of = &shared, .space = take_workspace(self, rows->rows)};
+        if (workers[ready].space == NULL) break;
+    }
+    if (ready < count) {
         PyErr_NoMemory();
     } else if (rows->rows == 1) { /* without the cost of letting go of the GIL */
-        run_share(shares);
+        run_worker(workers);
     } else if (count > 0) {
         double seconds;
         Py_BEGIN_ALLOW_THREADS
-        seconds = run_shares(shares, count);
+        seconds = run_workers(workers, count);
         Py_END_ALLOW_THREADS
-        if (shares[0].rows.rows >= MANY_ROWS) self->row_seconds = seconds / (double)shares[0].rows.rows;
+        if (rows->rows >= MANY_ROWS && workers->rows != 0) self->row_seconds = seconds;
     }
-    for (size_t at = 0; at < spaces; at++) give_back(self, shares[at].space);
-    return spaces < count ? -1 : 0;
+    for (size_t at = 0; at < ready; at++) give_back(self, workers[at].space);
+    return ready < count ? -1 : 0;
 }
 
 /* Take a buffer of 8-byte items in two dimensions; width is what the second one has to be. */

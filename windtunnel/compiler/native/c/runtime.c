@@ -11,9 +11,11 @@ static size_t at_most(size_t value, size_t limit) {
     return value < limit ? value : limit;
 }
 
-/* One row stands close together; columns of more rows start at multiples of 64 bytes. */
+/* One row stands close together. Columns of more rows start at multiples of 64 bytes, and not all at the same place of a
+ * page: these share few lines of the cache. */
 static size_t stride_of(size_t rows) {
-    return rows == 1 ? 1 : (rows + 7) / 8 * 8;
+    size_t stride = (rows + 7) / 8 * 8;
+    return rows == 1 ? 1 : stride + (stride % 64 == 0 ? 8 : 0);
 }
 
 static size_t scratch_offset(const wt_program *program, size_t rows) {
@@ -24,21 +26,30 @@ size_t wt_workspace_bytes(const wt_program *program, size_t rows) {
     return scratch_offset(program, at_most(rows, program->block_rows)) + program->scratch_bytes;
 }
 
-static void read_rows(const wt_program *program, const wt_rows *rows, size_t first, const wt_call *block) {
+/* Rows that are read together, column by column: what one column has brought into the cache serves the next ones. */
+enum { READ_ROWS = 32 };
+
+/* Read the numbers and ids of count rows of a block from first on, of all rows from start on. */
+static void read_some(const wt_program *program, const wt_rows *rows, size_t start, const wt_call *block, size_t first, size_t count) {
     const uint32_t *places = (const uint32_t *)(const void *)(block->image + program->input_columns);
     for (size_t column = 0; column < program->numbers; column++) {
         if (places[column] == WT_UNREAD) continue;
-        const double *from = rows->numbers + (ptrdiff_t)first * rows->number_row + (ptrdiff_t)column * rows->number_column;
-        double *to = block->workspace + places[column] * block->stride;
-        for (size_t row = 0; row < block->rows; row++) to[row] = from[(ptrdiff_t)row * rows->number_row];
+        const double *from = rows->numbers + (ptrdiff_t)(start + first) * rows->number_row + (ptrdiff_t)column * rows->number_column;
+        double *to = block->workspace + places[column] * block->stride + first;
+        for (size_t row = 0; row < count; row++) to[row] = from[(ptrdiff_t)row * rows->number_row];
     }
     for (size_t column = 0; column < program->ids; column++) {
         uint32_t place = places[program->numbers + column];
         if (place == WT_UNREAD) continue;
-        const int64_t *from = rows->ids + (ptrdiff_t)first * rows->id_row + (ptrdiff_t)column * rows->id_column;
-        double *to = block->workspace + place * block->stride;
-        for (size_t row = 0; row < block->rows; row++) to[row] = (double)from[(ptrdiff_t)row * rows->id_row];
+        const int64_t *from = rows->ids + (ptrdiff_t)(start + first) * rows->id_row + (ptrdiff_t)column * rows->id_column;
+        double *to = block->workspace + place * block->stride + first;
+        for (size_t row = 0; row < count; row++) to[row] = (double)from[(ptrdiff_t)row * rows->id_row];
     }
+}
+
+static void read_rows(const wt_program *program, const wt_rows *rows, size_t start, const wt_call *block) {
+    for (size_t first = 0; first < block->rows; first += READ_ROWS)
+        read_some(program, rows, start, block, first, at_most(block->rows - first, READ_ROWS));
 }
 
 static void write_rows(const wt_program *program, double *out, const wt_call *block) {

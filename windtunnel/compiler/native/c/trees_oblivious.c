@@ -11,6 +11,9 @@
 
 enum { OBLIVIOUS_LANES = 64, PERMUTED = 256, OBLIVIOUS_ROWS = 4, BYTE_LEVELS = 8 };
 
+/* Trees whose leaves are added at once, and rows whose numbers are computed in whole vectors. */
+enum { OBLIVIOUS_TREES = 8, OBLIVIOUS_VECTOR = 32 };
+
 typedef struct {
     uint32_t depth;
     uint32_t leaf; /* place of the values of the first leaf, in leaves */
@@ -199,7 +202,9 @@ WT_INLINE void oblivious_numbers(const unsigned char *const *bytes, const unsign
     }
 }
 
+/* The same in whole vectors: what stands behind the last row in the columns of bytes gives numbers that nobody reads. */
 WT_INLINE void oblivious_numbers_of(const unsigned char *const *bytes, const unsigned char *bound, size_t levels, unsigned char *restrict number, size_t count) {
+    count = rounded_up(count, OBLIVIOUS_VECTOR);
     switch (levels) { /* each unrolled */
 #define NUMBERS(levels) \
     case levels: oblivious_numbers(bytes, bound, levels, number, count); break;
@@ -216,22 +221,63 @@ WT_INLINE void oblivious_numbers_of(const unsigned char *const *bytes, const uns
     }
 }
 
-/* Add the leaves of a tree to the outputs of rows. bytes, bound: of each level. */
-WT_PROCESSORS static void oblivious_add(const wt_call *call, const oblivious_facts *facts, const oblivious_tree *tree, const unsigned char *const *bytes, const unsigned char *bound, size_t first, size_t count) {
+/* What the levels of a tree compare: columns of bytes, [WT_MASK_ROWS] each, and bounds. */
+typedef struct {
+    const unsigned char *bytes[2 * BYTE_LEVELS];
+    unsigned char bound[2 * BYTE_LEVELS];
+} oblivious_levels;
+
+WT_INLINE oblivious_levels oblivious_levels_of(const oblivious_facts *facts, size_t tree, const unsigned char *bytes) {
+    oblivious_levels levels;
+    for (size_t level = 0; level < facts->trees[tree].depth; level++) {
+        size_t at = (tree / OBLIVIOUS_LANES * facts->levels + level) * OBLIVIOUS_LANES + tree % OBLIVIOUS_LANES;
+        levels.bytes[level] = bytes + facts->compared[at] * (size_t)WT_MASK_ROWS;
+        levels.bound[level] = facts->bound[at];
+    }
+    return levels;
+}
+
+/* Add the leaves of a tree of any depth, with any number of values, to the outputs of rows. */
+WT_PROCESSORS static void oblivious_add_tree(const wt_call *call, const oblivious_facts *facts, size_t at, const unsigned char *bytes, size_t first, size_t count) {
     unsigned char low[WT_MASK_ROWS], high[WT_MASK_ROWS];
+    const oblivious_tree *tree = facts->trees + at;
+    oblivious_levels levels = oblivious_levels_of(facts, at, bytes);
     size_t depth = tree->depth, step = facts->vector ? facts->scores : 1;
-    oblivious_numbers_of(bytes, bound, depth < BYTE_LEVELS ? depth : BYTE_LEVELS, low, count);
-    if (depth > BYTE_LEVELS) oblivious_numbers_of(bytes + BYTE_LEVELS, bound + BYTE_LEVELS, depth - BYTE_LEVELS, high, count);
+    oblivious_numbers_of(levels.bytes, levels.bound, depth < BYTE_LEVELS ? depth : BYTE_LEVELS, low, count);
+    if (depth > BYTE_LEVELS) oblivious_numbers_of(levels.bytes + BYTE_LEVELS, levels.bound + BYTE_LEVELS, depth - BYTE_LEVELS, high, count);
     for (size_t score = 0; score < step; score++) {
         const double *leaves = facts->leaves + (size_t)tree->leaf * step + score;
         double *sum = wt_output(call, tree->score + score) + first;
         if (depth > BYTE_LEVELS)
             for (size_t row = 0; row < count; row++) sum[row] += leaves[(low[row] | (size_t)high[row] << BYTE_LEVELS) * step];
-        else if (step == 1)
-            for (size_t row = 0; row < count; row++) sum[row] += leaves[low[row]];
         else
             for (size_t row = 0; row < count; row++) sum[row] += leaves[low[row] * step];
     }
+}
+
+/* Add the leaves of OBLIVIOUS_TREES trees of one score, of up to BYTE_LEVELS levels: each sum is read and written once. */
+WT_PROCESSORS static void oblivious_add_trees(const wt_call *call, const oblivious_facts *facts, size_t at, const unsigned char *bytes, size_t first, size_t count) {
+    unsigned char number[OBLIVIOUS_TREES][WT_MASK_ROWS];
+    const double *leaves[OBLIVIOUS_TREES];
+    for (size_t tree = 0; tree < OBLIVIOUS_TREES; tree++) {
+        oblivious_levels levels = oblivious_levels_of(facts, at + tree, bytes);
+        oblivious_numbers_of(levels.bytes, levels.bound, facts->trees[at + tree].depth, number[tree], count);
+        leaves[tree] = facts->leaves + facts->trees[at + tree].leaf;
+    }
+    double *sums = wt_output(call, facts->trees[at].score) + first;
+    for (size_t row = 0; row < count; row++) {
+        double sum = sums[row];
+        for (size_t tree = 0; tree < OBLIVIOUS_TREES; tree++) sum += leaves[tree][number[tree][row]];
+        sums[row] = sum;
+    }
+}
+
+/* How many trees from one on the function above takes: OBLIVIOUS_TREES, or none. */
+static size_t oblivious_together(const oblivious_facts *facts, size_t at) {
+    if (facts->vector || at + OBLIVIOUS_TREES > facts->tree_count) return 0;
+    for (size_t tree = at; tree < at + OBLIVIOUS_TREES; tree++)
+        if (facts->trees[tree].depth > BYTE_LEVELS || facts->trees[tree].score != facts->trees[at].score) return 0;
+    return OBLIVIOUS_TREES;
 }
 
 #ifdef WT_BYTES
@@ -294,13 +340,15 @@ WT_BYTES WT_INLINE void oblivious_add_planes(const wt_call *call, const obliviou
     }
 }
 
-WT_BYTES static void oblivious_add_bytes(const wt_call *call, const oblivious_facts *facts, const oblivious_tree *tree, const unsigned char *const *bytes, const unsigned char *bound, size_t first, size_t count) {
+WT_BYTES static void oblivious_add_bytes(const wt_call *call, const oblivious_facts *facts, size_t at, const unsigned char *bytes, size_t first, size_t count) {
+    const oblivious_tree *tree = facts->trees + at;
+    oblivious_levels levels = oblivious_levels_of(facts, at, bytes);
     if (tree->depth <= 6)
-        oblivious_add_planes(call, facts, tree, bytes, bound, first, count, 1);
+        oblivious_add_planes(call, facts, tree, levels.bytes, levels.bound, first, count, 1);
     else if (tree->depth == 7)
-        oblivious_add_planes(call, facts, tree, bytes, bound, first, count, 2);
+        oblivious_add_planes(call, facts, tree, levels.bytes, levels.bound, first, count, 2);
     else
-        oblivious_add_planes(call, facts, tree, bytes, bound, first, count, 4);
+        oblivious_add_planes(call, facts, tree, levels.bytes, levels.bound, first, count, 4);
 }
 #endif
 
@@ -313,21 +361,16 @@ static void oblivious_more_rows(const wt_call *call, const oblivious_facts *fact
             wt_tree_values(call, facts->float32, facts->values + column, first, count, values);
         oblivious_column_bytes(&facts->columns, at, values, bytes + at * WT_MASK_ROWS, count);
     }
-    for (size_t tree = 0; tree < facts->tree_count; tree++) {
-        const unsigned char *of_level[2 * BYTE_LEVELS];
-        unsigned char bound[2 * BYTE_LEVELS];
-        for (size_t level = 0; level < facts->trees[tree].depth; level++) {
-            size_t at = (tree / OBLIVIOUS_LANES * facts->levels + level) * OBLIVIOUS_LANES + tree % OBLIVIOUS_LANES;
-            of_level[level] = bytes + facts->compared[at] * (size_t)WT_MASK_ROWS;
-            bound[level] = facts->bound[at];
-        }
+    for (size_t tree = 0; tree < facts->tree_count;) {
 #ifdef WT_BYTES
         if (facts->trees[tree].depth <= BYTE_LEVELS && WT_HAS_BYTES) {
-            oblivious_add_bytes(call, facts, facts->trees + tree, of_level, bound, first, count);
+            oblivious_add_bytes(call, facts, tree++, bytes, first, count);
             continue;
         }
 #endif
-        oblivious_add(call, facts, facts->trees + tree, of_level, bound, first, count);
+        size_t together = oblivious_together(facts, tree);
+        (together != 0 ? oblivious_add_trees : oblivious_add_tree)(call, facts, tree, bytes, first, count);
+        tree += together != 0 ? together : 1;
     }
 }
 
@@ -339,7 +382,7 @@ static size_t oblivious_fewest(const oblivious_facts *facts) {
 #else
     (void)facts;
 #endif
-    return 12;
+    return 5;
 }
 
 void wt_oblivious_trees(const wt_call *call) {

@@ -16,7 +16,7 @@ WT_INLINE void tree_search(const uint16_t *cells, const double *bounds, const do
     for (size_t row = 0; row < count; row++) {
         double x = values[row];
         uint32_t rank = cells[ranks[row]];
-        for (uint32_t step = UINT32_C(1) << steps >> 1; step != 0; step /= 2) rank += x > bounds[rank + step - 1] ? step : 0;
+        for (uint32_t step = UINT32_C(1) << steps >> 1; step != 0; step /= 2) rank += (uint32_t)(x > bounds[rank + step - 1]) * step;
         ranks[row] = rank;
     }
 }
