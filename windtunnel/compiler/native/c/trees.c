@@ -1,7 +1,7 @@
 /*
  * Hard trees: the choice of a kernel, and the kernel that walks. All kernels give the same bits.
  *
- * - Few rows take tables of successors (trees_successors.c): trees of up to 256 leaves, AVX-512 with VBMI.
+ * - Few rows take tables of successors (trees_successors.c): trees of up to 256 leaves, AVX-512 with VBMI, or AVX2.
  * - 16 rows and more take masks (trees_masks.c): trees of up to 256 leaves.
  * - All others walk: eight trees side by side for a row, or eight rows side by side for a tree.
  *
@@ -169,6 +169,8 @@ static void tree_add(const wt_call *call, const wt_tree_facts *facts) {
         if (count <= facts->successor_rows && wt_tree_successors(call, facts, first, count)) continue;
         if (call->rows >= facts->mask_rows) {
             wt_tree_masks(call, facts, first, count);
+        } else if (facts->successor_rows != 0 && wt_tree_successors_avx2(call, facts, first, count)) {
+            continue;
         } else if (call->rows < FEW_ROWS || facts->mask_rows <= WT_MASK_ROWS) {
             for (size_t row = first; row < first + count; row++) tree_one_row(call, facts, row);
         } else {

@@ -16,6 +16,10 @@
 #define WT_HAS_AVX512 (__builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq"))
 #endif
 
+/* Functions in AVX2's words. */
+#define WT_AVX2 __attribute__((target("avx2,bmi,bmi2,lzcnt,popcnt")))
+#define WT_HAS_AVX2 __builtin_cpu_supports("avx2")
+
 /* Functions that permute 64 bytes at once. */
 #define WT_BYTES __attribute__((target("avx2,bmi,bmi2,lzcnt,popcnt,avx512f,avx512bw,avx512dq,avx512vl,avx512cd,avx512vbmi")))
 #define WT_HAS_BYTES (WT_HAS_AVX512 && __builtin_cpu_supports("avx512vbmi"))
@@ -147,5 +151,8 @@ WT_LINKAGE void wt_tree_masks(const wt_call *call, const wt_tree_facts *facts, s
 
 /* The same by tables of successors, see trees_successors.c; 0 if the processor cannot. */
 WT_LINKAGE int wt_tree_successors(const wt_call *call, const wt_tree_facts *facts, size_t first, size_t count);
+
+/* The same with AVX2 alone; 0 also if there are too many columns of bytes. */
+WT_LINKAGE int wt_tree_successors_avx2(const wt_call *call, const wt_tree_facts *facts, size_t first, size_t count);
 
 #endif

@@ -6,11 +6,11 @@
  * is looked up in itself skips a level, then two, then four: a few permutations lead from the root to the last node.
  * A node whose successor is a leaf is its own successor, so its answer tells the leaf.
  *
- * This needs the permutations of AVX-512 (VBMI); without them rows walk.
+ * The permutations of 64 bytes need AVX-512 (VBMI). With AVX2 the successors in the first table of a tree are still
+ * found at once, from permutations of 16 bytes, but a row steps from node to node, in eight trees side by side. A step is
+ * one look-up, and a node takes four bytes, so that the nodes of many trees stay in the cache.
  */
 #include "trees.h"
-
-#ifdef WT_BYTES
 
 enum { SUCCESSOR_LANES = 64, SUCCESSOR_TABLES = 4, SUCCESSOR_ROWS = 4 };
 
@@ -43,6 +43,128 @@ static successor_facts successor_facts_of(const wt_call *call) {
     };
     return facts;
 }
+
+/* ---- AVX2 ---- */
+
+#ifdef WT_AVX2
+/* A node of a tree: what it compares, above what the answer is right, and its successors are SUCCESSOR_LANES apart. */
+static inline const unsigned char *successor_node(const successor_table *tables, uint32_t node) {
+    return (const unsigned char *)(tables + node / SUCCESSOR_LANES) + node % SUCCESSOR_LANES;
+}
+
+/* bytes: of the row. */
+static inline size_t successor_answer(const unsigned char *node, const unsigned char *bytes) {
+    return bytes[node[offsetof(successor_table, column)]] > node[offsetof(successor_table, bound)];
+}
+
+/* Trees that are walked side by side, and where a row is in each of them. */
+typedef struct {
+    const uint32_t *place; /* of the leaves */
+    uint32_t first[WT_TREES_AT_ONCE], at[WT_TREES_AT_ONCE];
+    uint32_t inside, beyond; /* the most steps that start in the first table of a tree, and the most after these */
+} successor_group;
+
+static inline successor_group successor_group_of(const wt_tree_facts *trees, const successor_facts *facts, size_t group, size_t roots) {
+    successor_group some = {.place = trees->group_place + group * WT_TREES_AT_ONCE};
+    for (size_t lane = 0; lane < WT_TREES_AT_ONCE; lane++) {
+        const successor_tree *tree = facts->trees + (some.place[lane] < roots ? some.place[lane] : 0); /* what fills up a group is not read */
+        uint32_t inside = tree->steps - tree->rest;
+        some.first[lane] = tree->first;
+        some.inside = inside > some.inside ? inside : some.inside;
+        some.beyond = tree->rest > some.beyond ? tree->rest : some.beyond;
+    }
+    return some;
+}
+
+/* Go so many steps on in each tree, then take the leaves. */
+WT_INLINE void successor_leaves(successor_group *some, const successor_facts *facts, const unsigned char *bytes, uint32_t steps, double *leaves) {
+    for (; steps > 0; steps--)
+        for (size_t lane = 0; lane < WT_TREES_AT_ONCE; lane++) {
+            const unsigned char *node = successor_node(facts->tables + some->first[lane], some->at[lane]);
+            some->at[lane] = node[offsetof(successor_table, left) + SUCCESSOR_LANES * successor_answer(node, bytes)];
+        }
+    for (size_t lane = 0; lane < WT_TREES_AT_ONCE; lane++) {
+        size_t answer = successor_answer(successor_node(facts->tables + some->first[lane], some->at[lane]), bytes);
+        leaves[some->place[lane]] = facts->values[(size_t)some->first[lane] * SUCCESSOR_LANES + some->at[lane]][answer];
+    }
+}
+
+enum { PERMUTED_AVX2 = 16, MOST_PERMUTED_AVX2 = 4 * PERMUTED_AVX2 };
+
+/* The successors of the nodes of a table. bytes: of the row, 16 in each half of a register. */
+WT_AVX2 WT_INLINE void successors_avx2(const successor_table *table, const __m256i *bytes, size_t registers, unsigned char *successors) {
+    for (size_t half = 0; half < SUCCESSOR_LANES; half += 32) {
+        __m256i column = _mm256_loadu_si256((const void *)(table->column + half)), rank = _mm256_setzero_si256();
+        for (size_t at = 0; at < registers; at++) { /* columns of other registers get bit 7, which gives 0 */
+            __m256i place = _mm256_adds_epu8(_mm256_sub_epi8(column, _mm256_set1_epi8((char)(PERMUTED_AVX2 * at))), _mm256_set1_epi8(0x70));
+            rank = _mm256_or_si256(rank, _mm256_shuffle_epi8(bytes[at], place));
+        }
+        __m256i over = _mm256_subs_epu8(rank, _mm256_loadu_si256((const void *)(table->bound + half)));
+        __m256i goes_left = _mm256_cmpeq_epi8(over, _mm256_setzero_si256());
+        __m256i left = _mm256_loadu_si256((const void *)(table->left + half)), right = _mm256_loadu_si256((const void *)(table->right + half));
+        _mm256_storeu_si256((void *)(successors + half), _mm256_blendv_epi8(right, left, goes_left));
+    }
+}
+
+/* The leaves of a row in all trees. A step in the first table of a tree is one look-up. */
+WT_AVX2 WT_INLINE void successor_walk_avx2(const wt_tree_facts *trees, const successor_facts *facts, const unsigned char *bytes, size_t roots, double *leaves, size_t registers) {
+    __m256i of_row[MOST_PERMUTED_AVX2 / PERMUTED_AVX2];
+    unsigned char next[WT_TREES_AT_ONCE][SUCCESSOR_TABLES * SUCCESSOR_LANES];
+    for (size_t at = 0; at < registers; at++) of_row[at] = _mm256_broadcastsi128_si256(_mm_loadu_si128((const void *)(bytes + PERMUTED_AVX2 * at)));
+    for (size_t lane = 0; lane < WT_TREES_AT_ONCE; lane++) /* nodes beyond the first table wait */
+        for (size_t node = SUCCESSOR_LANES; node < sizeof(next[lane]); node++) next[lane][node] = (unsigned char)node;
+    for (size_t group = 0; group < trees->groups; group++) {
+        successor_group some = successor_group_of(trees, facts, group, roots);
+        for (size_t lane = 0; lane < WT_TREES_AT_ONCE; lane++) successors_avx2(facts->tables + some.first[lane], of_row, registers, next[lane]);
+        for (uint32_t step = some.inside; step > 0; step--)
+            for (size_t lane = 0; lane < WT_TREES_AT_ONCE; lane++) some.at[lane] = next[lane][some.at[lane]];
+        successor_leaves(&some, facts, bytes, some.beyond, leaves);
+    }
+}
+
+/* For up to 16, 32 or 64 columns of bytes. */
+WT_AVX2 static void successor_walk_any_avx2(const wt_tree_facts *trees, const successor_facts *facts, const unsigned char *bytes, size_t roots, double *leaves) {
+    if (facts->columns.count <= PERMUTED_AVX2)
+        successor_walk_avx2(trees, facts, bytes, roots, leaves, 1);
+    else if (facts->columns.count <= 2 * PERMUTED_AVX2)
+        successor_walk_avx2(trees, facts, bytes, roots, leaves, 2);
+    else
+        successor_walk_avx2(trees, facts, bytes, roots, leaves, 4);
+}
+
+int wt_tree_successors_avx2(const wt_call *call, const wt_tree_facts *trees, size_t first, size_t count) {
+    successor_facts facts = successor_facts_of(call);
+    if (facts.columns.count > MOST_PERMUTED_AVX2 || !WT_HAS_AVX2) return 0;
+    double *values = call->scratch, *leaves = values + trees->column_count;
+    size_t roots = trees->vector != NULL ? trees->trees : trees->trees * trees->scores;
+    for (size_t row = first; row < first + count; row++) {
+        unsigned char bytes[MOST_PERMUTED_AVX2];
+        wt_tree_row_values(call, trees->float32, trees->columns, trees->column_count, row, values);
+        wt_tree_row_bytes(&facts.columns, values, bytes);
+        successor_walk_any_avx2(trees, &facts, bytes, roots, leaves);
+        for (size_t score = 0; score < trees->scores; score++) {
+            const double *leaf = trees->vector != NULL ? leaves : leaves + score * trees->trees;
+            double sum = wt_output(call, score)[row];
+            for (size_t tree = 0; tree < trees->trees; tree++)
+                sum += trees->vector != NULL ? trees->vector[(size_t)leaf[tree] * trees->scores + score] : leaf[tree];
+            wt_output(call, score)[row] = sum;
+        }
+    }
+    return 1;
+}
+
+#else
+
+int wt_tree_successors_avx2(const wt_call *call, const wt_tree_facts *trees, size_t first, size_t count) {
+    (void)call, (void)trees, (void)first, (void)count;
+    return 0;
+}
+
+#endif
+
+/* ---- AVX-512 ---- */
+
+#ifdef WT_BYTES
 
 /* The answers of the nodes of a table, a bit each, and their successors. bytes: of the row, in 1, 2 or 4 registers. */
 WT_BYTES WT_INLINE __mmask64 successors_of(const successor_table *table, const __m512i *bytes, size_t registers, __m512i *successors) {
