@@ -12,6 +12,9 @@
 
 enum { WORDS = WT_MASK_ROWS / WT_WORD_ROWS };
 
+/* Trees whose leaves are added at once. */
+enum { MASK_TREES = 8 };
+
 /* Up to so many thresholds, comparing the ranks of all rows with each takes less time than a bit per row. */
 enum { MOST_COMPARED = 24, MOST_COMPARED_AVX512 = 255 };
 
@@ -83,7 +86,7 @@ typedef struct {
     uint32_t *ranks; /* [WT_MASK_ROWS] */
     uint64_t *masks, *reach;
     uint64_t *planes;    /* [8 WORDS] */
-    unsigned char *leaf; /* [WT_MASK_ROWS] */
+    unsigned char *leaf; /* [MASK_TREES, WT_MASK_ROWS] */
     unsigned char *bytes; /* [WT_MASK_ROWS] */
 } tree_mask_scratch;
 
@@ -111,7 +114,7 @@ static tree_mask_scratch tree_mask_scratch_of(const wt_call *call, const tree_ma
     scratch.values = call->scratch;
     scratch.ranks = (uint32_t *)(void *)(scratch.values + WT_MASK_ROWS);
     scratch.leaf = (unsigned char *)(scratch.ranks + WT_MASK_ROWS);
-    scratch.bytes = scratch.leaf + WT_MASK_ROWS;
+    scratch.bytes = scratch.leaf + MASK_TREES * WT_MASK_ROWS;
     scratch.planes = (uint64_t *)(void *)(scratch.bytes + WT_MASK_ROWS);
     scratch.reach = scratch.planes + 8 * WORDS;
     scratch.masks = scratch.reach + (facts->slots + 1) * words;
@@ -265,23 +268,67 @@ WT_INLINE void tree_mask_walk_perfect(const tree_mask_facts *facts, const tree_m
 /* Bytes of 0 and 1 from the bits of a byte. */
 #define TREE_SPREAD(bits) (((((uint64_t)(bits) & 0x7F) * UINT64_C(0x0002040810204081)) & UINT64_C(0x0001010101010101)) | ((uint64_t)(bits) >> 7 << 56))
 
-/* Add the values of the leaves that the planes of rows number. values: of a tree, `step` apart. */
-WT_INLINE void tree_mask_add(const tree_mask_scratch *scratch, const double *values, size_t step, double *y, size_t count) {
-    if (step == 1)
-        for (size_t row = 0; row < count; row++) y[row] += values[scratch->leaf[row]];
-    else
-        for (size_t row = 0; row < count; row++) y[row] += values[scratch->leaf[row] * step];
-}
-
 /* Bit planes as a number per row. */
-WT_INLINE void tree_mask_leaves(const tree_mask_facts *facts, const tree_mask_scratch *scratch, size_t count, size_t words) {
+WT_INLINE void tree_mask_leaves(const uint64_t *planes, size_t plane_count, size_t words, size_t count, unsigned char *leaf) {
     for (size_t word = 0; word * WT_WORD_ROWS < count; word++)
         for (size_t byte = 0; byte < 8; byte++) {
             uint64_t leaves = 0;
-            for (size_t plane = 0; plane < facts->planes; plane++)
-                leaves |= TREE_SPREAD(scratch->planes[plane * words + word] >> (8 * byte) & 0xFF) << plane;
-            for (size_t row = 0; row < 8; row++) scratch->leaf[word * WT_WORD_ROWS + byte * 8 + row] = (unsigned char)(leaves >> (8 * row));
+            for (size_t plane = 0; plane < plane_count; plane++)
+                leaves |= TREE_SPREAD(planes[plane * words + word] >> (8 * byte) & 0xFF) << plane;
+            for (size_t row = 0; row < 8; row++) leaf[word * WT_WORD_ROWS + byte * 8 + row] = (unsigned char)(leaves >> (8 * row));
         }
+}
+
+#ifdef WT_AVX2
+/* The same: each byte of a register tests one bit of the four bytes of a plane. */
+WT_AVX2 static void tree_mask_leaves_avx2(const uint64_t *planes, size_t plane_count, size_t words, size_t count, unsigned char *leaf) {
+    const __m256i byte_of_row = _mm256_setr_epi64x(0, INT64_C(0x0101010101010101), INT64_C(0x0202020202020202), INT64_C(0x0303030303030303));
+    const __m256i bit_of_row = _mm256_set1_epi64x((int64_t)UINT64_C(0x8040201008040201));
+    for (size_t row = 0; row < count; row += 32) {
+        __m256i number = _mm256_setzero_si256();
+        for (size_t plane = 0; plane < plane_count; plane++) {
+            int bits = (int)(uint32_t)(planes[plane * words + row / WT_WORD_ROWS] >> row % WT_WORD_ROWS);
+            __m256i tested = _mm256_and_si256(_mm256_shuffle_epi8(_mm256_set1_epi32(bits), byte_of_row), bit_of_row);
+            __m256i set = _mm256_cmpeq_epi8(tested, bit_of_row);
+            number = _mm256_or_si256(number, _mm256_and_si256(set, _mm256_set1_epi8((char)(1 << plane))));
+        }
+        _mm256_storeu_si256((void *)(leaf + row), number);
+    }
+}
+#endif
+
+static void tree_mask_leaves_of(const tree_mask_facts *facts, const tree_mask_scratch *scratch, size_t count, size_t words, unsigned char *leaf) {
+#ifdef WT_AVX2
+    if (WT_HAS_AVX2) {
+        tree_mask_leaves_avx2(scratch->planes, facts->planes, words, count, leaf);
+        return;
+    }
+#endif
+    tree_mask_leaves(scratch->planes, facts->planes, words, count, leaf);
+}
+
+/* The values of the leaves of several trees, which are added at once: each sum is read and written once. */
+typedef struct {
+    const double *values[MASK_TREES];
+    size_t trees;
+    uint32_t score;
+} tree_mask_sum;
+
+WT_INLINE void tree_mask_add(const tree_mask_sum *sum, const unsigned char *leaf, size_t trees, double *y, size_t count) {
+    for (size_t row = 0; row < count; row++) {
+        double value = y[row];
+        for (size_t tree = 0; tree < trees; tree++) value += sum->values[tree][leaf[tree * WT_MASK_ROWS + row]];
+        y[row] = value;
+    }
+}
+
+WT_INLINE void tree_mask_add_sum(const wt_call *call, tree_mask_sum *sum, const tree_mask_scratch *scratch, size_t first, size_t count) {
+    double *y = wt_output(call, sum->score) + first;
+    if (sum->trees == MASK_TREES)
+        tree_mask_add(sum, scratch->leaf, MASK_TREES, y, count);
+    else
+        tree_mask_add(sum, scratch->leaf, sum->trees, y, count);
+    sum->trees = 0;
 }
 
 #ifdef WT_AVX512
@@ -327,6 +374,7 @@ WT_AVX512 static void tree_mask_add_avx512(const uint64_t *planes, size_t plane_
 WT_INLINE void tree_masks(const wt_call *call, const wt_tree_facts *trees, size_t first, size_t count, size_t words, int avx512) {
     tree_mask_facts facts = tree_mask_facts_of(call);
     tree_mask_scratch scratch = tree_mask_scratch_of(call, &facts, words);
+    tree_mask_sum sum = {.trees = 0};
     for (const tree_mask_block *block = facts.blocks; block < facts.blocks + facts.block_count; block++) {
         memset(scratch.masks, 0xFF, words * sizeof(uint64_t));
         for (const tree_mask_column *column = facts.columns + block->column; column < facts.columns + block->column + block->columns; column++) {
@@ -348,14 +396,22 @@ WT_INLINE void tree_masks(const wt_call *call, const wt_tree_facts *trees, size_
                 continue;
             }
 #endif
-            tree_mask_leaves(&facts, &scratch, count, words);
-            size_t scores = trees->vector != NULL ? trees->scores : 1;
-            for (size_t score = 0; score < scores; score++) {
-                const double *values = facts.values + tree->leaf * scores + score;
-                tree_mask_add(&scratch, values, scores, wt_output(call, tree->score + score) + first, count);
+            if (trees->vector != NULL) {
+                tree_mask_leaves_of(&facts, &scratch, count, words, scratch.leaf);
+                for (size_t score = 0; score < trees->scores; score++) {
+                    const double *values = facts.values + tree->leaf * trees->scores + score;
+                    double *y = wt_output(call, score) + first;
+                    for (size_t row = 0; row < count; row++) y[row] += values[scratch.leaf[row] * trees->scores];
+                }
+                continue;
             }
+            if (sum.trees == MASK_TREES || (sum.trees != 0 && sum.score != tree->score)) tree_mask_add_sum(call, &sum, &scratch, first, count);
+            tree_mask_leaves_of(&facts, &scratch, count, words, scratch.leaf + sum.trees * WT_MASK_ROWS);
+            sum.score = tree->score;
+            sum.values[sum.trees++] = facts.values + tree->leaf;
         }
     }
+    if (sum.trees != 0) tree_mask_add_sum(call, &sum, &scratch, first, count);
 }
 
 WT_PROCESSORS static void tree_masks_narrow(const wt_call *call, const wt_tree_facts *trees, size_t first, size_t count) {

@@ -227,21 +227,20 @@ typedef struct {
     unsigned char bound[2 * BYTE_LEVELS];
 } oblivious_levels;
 
-WT_INLINE oblivious_levels oblivious_levels_of(const oblivious_facts *facts, size_t tree, const unsigned char *bytes) {
-    oblivious_levels levels;
+static inline void oblivious_read_levels(const oblivious_facts *facts, size_t tree, const unsigned char *bytes, oblivious_levels *levels) {
     for (size_t level = 0; level < facts->trees[tree].depth; level++) {
         size_t at = (tree / OBLIVIOUS_LANES * facts->levels + level) * OBLIVIOUS_LANES + tree % OBLIVIOUS_LANES;
-        levels.bytes[level] = bytes + facts->compared[at] * (size_t)WT_MASK_ROWS;
-        levels.bound[level] = facts->bound[at];
+        levels->bytes[level] = bytes + facts->compared[at] * (size_t)WT_MASK_ROWS;
+        levels->bound[level] = facts->bound[at];
     }
-    return levels;
 }
 
 /* Add the leaves of a tree of any depth, with any number of values, to the outputs of rows. */
 WT_PROCESSORS static void oblivious_add_tree(const wt_call *call, const oblivious_facts *facts, size_t at, const unsigned char *bytes, size_t first, size_t count) {
     unsigned char low[WT_MASK_ROWS], high[WT_MASK_ROWS];
     const oblivious_tree *tree = facts->trees + at;
-    oblivious_levels levels = oblivious_levels_of(facts, at, bytes);
+    oblivious_levels levels;
+    oblivious_read_levels(facts, at, bytes, &levels);
     size_t depth = tree->depth, step = facts->vector ? facts->scores : 1;
     oblivious_numbers_of(levels.bytes, levels.bound, depth < BYTE_LEVELS ? depth : BYTE_LEVELS, low, count);
     if (depth > BYTE_LEVELS) oblivious_numbers_of(levels.bytes + BYTE_LEVELS, levels.bound + BYTE_LEVELS, depth - BYTE_LEVELS, high, count);
@@ -260,7 +259,8 @@ WT_PROCESSORS static void oblivious_add_trees(const wt_call *call, const oblivio
     unsigned char number[OBLIVIOUS_TREES][WT_MASK_ROWS];
     const double *leaves[OBLIVIOUS_TREES];
     for (size_t tree = 0; tree < OBLIVIOUS_TREES; tree++) {
-        oblivious_levels levels = oblivious_levels_of(facts, at + tree, bytes);
+        oblivious_levels levels;
+        oblivious_read_levels(facts, at + tree, bytes, &levels);
         oblivious_numbers_of(levels.bytes, levels.bound, facts->trees[at + tree].depth, number[tree], count);
         leaves[tree] = facts->leaves + facts->trees[at + tree].leaf;
     }
@@ -342,7 +342,8 @@ WT_BYTES WT_INLINE void oblivious_add_planes(const wt_call *call, const obliviou
 
 WT_BYTES static void oblivious_add_bytes(const wt_call *call, const oblivious_facts *facts, size_t at, const unsigned char *bytes, size_t first, size_t count) {
     const oblivious_tree *tree = facts->trees + at;
-    oblivious_levels levels = oblivious_levels_of(facts, at, bytes);
+    oblivious_levels levels;
+    oblivious_read_levels(facts, at, bytes, &levels);
     if (tree->depth <= 6)
         oblivious_add_planes(call, facts, tree, levels.bytes, levels.bound, first, count, 1);
     else if (tree->depth == 7)

@@ -12,6 +12,8 @@
  */
 #include "trees.h"
 
+#ifdef WT_AVX2
+
 enum { SUCCESSOR_LANES = 64, SUCCESSOR_TABLES = 4, SUCCESSOR_ROWS = 4 };
 
 /* Nodes of a tree, level by level: what they compare, above what the answer is right, and their successors. */
@@ -46,7 +48,6 @@ static successor_facts successor_facts_of(const wt_call *call) {
 
 /* ---- AVX2 ---- */
 
-#ifdef WT_AVX2
 /* A node of a tree: what it compares, above what the answer is right, and its successors are SUCCESSOR_LANES apart. */
 static inline const unsigned char *successor_node(const successor_table *tables, uint32_t node) {
     return (const unsigned char *)(tables + node / SUCCESSOR_LANES) + node % SUCCESSOR_LANES;
@@ -153,18 +154,7 @@ int wt_tree_successors_avx2(const wt_call *call, const wt_tree_facts *trees, siz
     return 1;
 }
 
-#else
-
-int wt_tree_successors_avx2(const wt_call *call, const wt_tree_facts *trees, size_t first, size_t count) {
-    (void)call, (void)trees, (void)first, (void)count;
-    return 0;
-}
-
-#endif
-
 /* ---- AVX-512 ---- */
-
-#ifdef WT_BYTES
 
 /* The answers of the nodes of a table, a bit each, and their successors. bytes: of the row, in 1, 2 or 4 registers. */
 WT_BYTES WT_INLINE __mmask64 successors_of(const successor_table *table, const __m512i *bytes, size_t registers, __m512i *successors) {
@@ -286,6 +276,10 @@ int wt_tree_successors(const wt_call *call, const wt_tree_facts *trees, size_t f
 int wt_tree_successors(const wt_call *call, const wt_tree_facts *trees, size_t first, size_t count) {
     (void)call, (void)trees, (void)first, (void)count;
     return 0;
+}
+
+int wt_tree_successors_avx2(const wt_call *call, const wt_tree_facts *trees, size_t first, size_t count) {
+    return wt_tree_successors(call, trees, first, count);
 }
 
 #endif

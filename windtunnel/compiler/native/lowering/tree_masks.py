@@ -14,6 +14,8 @@ from windtunnel.compiler.native.lowering.tree_layout import Ints, TreeLayout, Wa
 MASK_ROWS = 512
 """``WT_MASK_ROWS`` of ``trees.h``."""
 WORD_ROWS = 64
+TREES = 8
+"""``MASK_TREES`` of ``trees_masks.c``."""
 MOST_MASKS = 8192
 """Of a block of trees: half a megabyte, which the second-level cache holds."""
 MOST_SET_BITS = 1 << 27
@@ -86,10 +88,10 @@ def masks(walk: Walk, value: NDArray[np.float64], score_of_tree: Ints) -> Masks:
 
 def _scratch(slots: int, max_masks: int) -> int:
     """The bytes of ``tree_mask_scratch`` of ``trees_masks.c``."""
-    values, ranks, leaf, bytes_of_rows = 8 * MASK_ROWS, 4 * MASK_ROWS, MASK_ROWS, MASK_ROWS
+    values, ranks, leaves, bytes_of_rows = 8 * MASK_ROWS, 4 * MASK_ROWS, TREES * MASK_ROWS, MASK_ROWS
     mask = MASK_ROWS // 8
     planes, reach, masks_of_block = 8 * mask, (slots + 1) * mask, max_masks * mask
-    return values + ranks + leaf + bytes_of_rows + planes + reach + masks_of_block
+    return values + ranks + leaves + bytes_of_rows + planes + reach + masks_of_block
 
 
 @dataclass(frozen=True)
