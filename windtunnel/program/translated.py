@@ -133,7 +133,6 @@ class TranslatedPipeline(ScoringPipeline):
         origins: Sequence[Origin] | None = None,
         encoder: RowEncoder | None = None,
         head: Head | None = None,
-        exact_modules: Mapping[int, Module] | None = None,
     ) -> None:
         """Run another program; what is None stays."""
         self.program = program
@@ -141,7 +140,6 @@ class TranslatedPipeline(ScoringPipeline):
         self.origins = self.origins if origins is None else list(origins)
         self.encoder = encoder or self.encoder
         self.head = head or self.head
-        self.exact_modules = self.exact_modules if exact_modules is None else dict(exact_modules)
 
     def replace_modules(self, modules: Mapping[int, Module]) -> None:
         """Put modules into program steps, by position."""
