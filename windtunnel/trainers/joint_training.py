@@ -4,11 +4,7 @@ from __future__ import annotations
 
 from copy import deepcopy
 from dataclasses import replace
-from functools import partial
 
-from torch import Tensor
-
-from windtunnel.encode import Batch
 from windtunnel.errors import BadInput
 from windtunnel.objectives.losses import pick
 from windtunnel.objectives.metrics import Metric
@@ -16,7 +12,7 @@ from windtunnel.objectives.row_blocks import of_any_rows
 from windtunnel.program.records.fidelity import CalibrationRows
 from windtunnel.program.softening import soften, trainable_when_soft
 from windtunnel.program.translated import TranslatedPipeline
-from windtunnel.trainers.loop.evaluation import evaluate_both
+from windtunnel.trainers.loop.evaluation import evaluate_program
 from windtunnel.trainers.loop.module import DataModule
 from windtunnel.trainers.loop.training import TrainingResult
 from windtunnel.trainers.recipe import Recipe
@@ -80,17 +76,11 @@ def source_candidate(net: TranslatedPipeline, data: DataModule, recipe: Recipe) 
 
     Soft trees may start a little below the exact ones, and training may not make up for that.
     """
-    head, metric = net.head, recipe.metric_for(net)
     if not (net.softening or net.exact_modules) or data.validated_on == "training rows":
         return None
     program = deepcopy(net.program.with_modules(net.exact_modules)).eval()
-
-    def output(method: str, numbers: Tensor, ids: Tensor) -> Tensor:
-        return net.run_in_slices(partial(program.output, method), Batch(numbers, ids))
-
-    of_method = None if metric.method is None else partial(output, metric.method)
-    loss, value = evaluate_both(metric, pick(recipe.loss, head), partial(output, "scores"), data.valid, of_method)
-    pipeline = FrozenPipeline(program, net.exact_modules, head, net.softening, net.calibration)
+    loss, value = evaluate_program(net, program, recipe, data.valid)
+    pipeline = FrozenPipeline(program, net.exact_modules, net.head, net.softening, net.calibration)
     return Candidate("source pipeline", value, loss, pipeline=pipeline)
 
 

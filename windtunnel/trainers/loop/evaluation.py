@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from windtunnel.objectives.losses import Loss
+from windtunnel.encode import Batch
+from windtunnel.objectives.losses import Loss, pick
 from windtunnel.objectives.metrics import Metric
+from windtunnel.program.program import Program
+from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.trainers.loop.processes import sum_processes
+from windtunnel.trainers.recipe import Recipe
 
 
 def evaluate(
@@ -39,6 +44,17 @@ def evaluate_both(
 ) -> tuple[float, float]:
     """The mean loss and the metric; see ``evaluate``, which is faster if a custom loss is slow."""
     return _evaluate(metric, loss, score, loader, output, with_loss=True)
+
+
+def evaluate_program(net: TranslatedPipeline, program: Program, recipe: Recipe, loader: Any) -> tuple[float, float]:
+    """The mean loss and the metric of a program in the place of that of a translation."""
+    metric = recipe.metric_for(net)
+
+    def output(method: str, numbers: Tensor, ids: Tensor) -> Tensor:
+        return net.run_in_slices(partial(program.output, method), Batch(numbers, ids))
+
+    of_method = None if metric.method is None else partial(output, metric.method)
+    return evaluate_both(metric, pick(recipe.loss, net.head), partial(output, "scores"), loader, of_method)
 
 
 def _evaluate(

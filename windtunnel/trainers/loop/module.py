@@ -13,11 +13,13 @@ from torch import Tensor, nn
 from torch.optim import SGD, Adam, AdamW, Optimizer
 from torch.optim.lr_scheduler import LambdaLR
 
+from windtunnel.encode import Batch
 from windtunnel.errors import BadInput
 from windtunnel.modules.base import Module
 from windtunnel.objectives.losses import pick
 from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.trainers.data.encoded_loader import EncodedLoader
+from windtunnel.trainers.data.encoded_rows import LazilyEncodedRows
 from windtunnel.trainers.data.fit_input import FitInput
 from windtunnel.trainers.loop.compiled import check_accumulation, check_tables, compiled, explained
 from windtunnel.trainers.loop.processes import check_same, of_processes, process_weight, rank, sum_processes, world
@@ -247,3 +249,8 @@ class DataModule(Loaders):
             valid_rows = rows
             self.validated_on = "training rows"
         super().__init__(rows, valid_rows.in_order())
+
+    @property
+    def encoded_rows(self) -> Batch | None:
+        """Encoded training rows in memory; None if they are streamed, or encoded batch by batch."""
+        return None if isinstance(self.train, LazilyEncodedRows) else self.train.rows

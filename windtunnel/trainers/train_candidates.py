@@ -1,0 +1,211 @@
+"""Training of the candidates of a fit: a residual model, the translation itself, or both."""
+
+from __future__ import annotations
+
+import time
+from copy import copy, deepcopy
+from dataclasses import dataclass, replace
+
+import torch
+
+from windtunnel.objectives.metrics import Metric
+from windtunnel.program.records.fidelity import CalibrationRows
+from windtunnel.program.records.history import Epoch
+from windtunnel.program.translate_options import FEWEST_CALIBRATION_ROWS
+from windtunnel.program.translated import TranslatedPipeline
+from windtunnel.progress import announce
+from windtunnel.trainers.data.encoded_rows import EncodedRows
+from windtunnel.trainers.float32_sums import float32_sums
+from windtunnel.trainers.joint_training import (
+    JOINT,
+    check_trainable,
+    is_trainable,
+    joint_candidates,
+    prepare_joint_training,
+    source_candidate,
+    test_joint_training,
+)
+from windtunnel.trainers.loop.checkpoints import CheckpointOptions
+from windtunnel.trainers.loop.evaluation import evaluate_program
+from windtunnel.trainers.loop.module import DataModule
+from windtunnel.trainers.loop.trainer_options import TrainerOptions
+from windtunnel.trainers.loop.training import TrainingResult, train as train_module
+from windtunnel.trainers.recipe import Recipe
+from windtunnel.trainers.residual.boosted.candidates import add_boosted
+from windtunnel.trainers.residual.candidates import Candidate, residual_candidates
+from windtunnel.trainers.residual.installation import FrozenPipeline, without_residual
+from windtunnel.trainers.residual.setup import prepare_residual, why_no_residual
+
+MAX_CALIBRATION_ROWS = 5000
+"""The most training rows that trees are made soft with."""
+
+
+@dataclass(frozen=True)
+class FitRun:
+    """A translation, its rows, and how to train: ``options`` for a residual model, ``joint`` for joint training."""
+
+    net: TranslatedPipeline
+    data: DataModule
+    options: Recipe
+    joint: Recipe
+    lightning: TrainerOptions
+    checkpoints: CheckpointOptions
+
+
+@dataclass(frozen=True)
+class TrainedCandidates:
+    """The candidates, the untrained one first, with the metric that compares them and the epochs of the training.
+
+    ``earlier`` is the candidate with the residual models of an earlier fit, if there are any.
+    """
+
+    metric: Metric
+    training: TrainingResult
+    candidates: list[Candidate]
+    earlier: Candidate | None = None
+
+
+def train_candidates(run: FitRun) -> TrainedCandidates:
+    """Train the candidates of a fit, and evaluate them on the same validation rows.
+
+    They are the translation as it is, the source pipeline with exact trees, the same with tree-block weights, or with
+    the residual model of the best epoch or its interactions alone, the boosted residual on top of the best of these,
+    and the jointly trained translation. With a residual model, epoch 0 has exact trees, tree-block weights and
+    interactions.
+
+    The residual models of an earlier fit are a candidate too. New ones are trained without them, so that the size stays
+    the same.
+    """
+    net = run.net
+    earlier = _remove_residual(net, run.data, run.options) if run.options.residual else None
+    trained = _train(run)
+    if earlier is None:
+        return trained
+    source, *others = trained.candidates
+    pipeline = source.pipeline or FrozenPipeline(net.program, {}, net.head)
+    source = replace(source, name="source pipeline", pipeline=pipeline)
+    return replace(trained, candidates=[earlier, source, *others], earlier=earlier)
+
+
+def _remove_residual(net: TranslatedPipeline, data: DataModule, options: Recipe) -> Candidate | None:
+    """Remove the residual models of an earlier fit; the translation with them, evaluated, or None without any."""
+    pipeline = without_residual(net.program)
+    if pipeline is None:
+        return None
+    loss, value = evaluate_program(net, net.program, options, data.valid)
+    net.replace_program(pipeline, origins=net.origins[: len(pipeline.steps)])
+    return Candidate("translation", value, loss)
+
+
+def _train(run: FitRun) -> TrainedCandidates:
+    """Train a residual model, or the translation itself where there is none, or both."""
+    net, options = run.net, run.options
+    if options.residual and options.joint:
+        check_trainable(net)
+        return _train_both(run)
+    trained = _train_residual(run) if options.residual else None
+    if trained is not None:
+        return trained
+    if options.residual and net.takes_residual_model() and not is_trainable(net):
+        return _without_training(run)
+    return _train_translation(run)
+
+
+def _without_training(run: FitRun) -> TrainedCandidates:
+    """The translation as it is, as epoch 0, where nothing can be trained."""
+    began, metric = time.perf_counter(), run.options.metric_for(run.net)
+    loss, value = evaluate_program(run.net, run.net.program, run.options, run.data.valid)
+    epoch_0 = Epoch(0, None, loss, value, 0.0, time.perf_counter() - began)
+    result = TrainingResult([epoch_0], 0, value, stopped=f"before it began: {why_no_residual(run.data)}")
+    return TrainedCandidates(metric, result, joint_candidates(result, None, metric))
+
+
+def _train_residual(run: FitRun) -> TrainedCandidates | None:
+    """Train a residual model; None where ``prepare_residual`` returns none."""
+    net, data, options = run.net, run.data, run.options
+    setup = prepare_residual(net, data, options)
+    if setup is None:
+        return None
+    model = deepcopy(setup.initial.model)
+    metric = options.metric_for(model)
+    result = train_module(model, setup.loaders, options, run.lightning, run.checkpoints)
+    candidates = residual_candidates(net, data, setup, model, result, options)
+    if result.error is None:
+        candidates = add_boosted(net, setup, candidates, options, metric)
+    return TrainedCandidates(metric, result, candidates)
+
+
+def _train_translation(run: FitRun) -> TrainedCandidates:
+    """Train the translation itself, its trees made soft."""
+    net, data = run.net, run.data
+    source = source_candidate(net, data, run.joint)
+    prepare_joint_training(net, _calibration_rows(net, data, run.lightning.processes))
+    metric = run.joint.metric_for(net)
+    with float32_sums(net.program):
+        result = train_module(net, data, run.joint, run.lightning, run.checkpoints)
+    return TrainedCandidates(metric, result, joint_candidates(result, source, metric))
+
+
+def _train_both(run: FitRun) -> TrainedCandidates:
+    """Train a residual model on top of the source pipeline, the translation, and a residual model on top of that.
+
+    The epochs are those of the translation; callbacks, loggers and checkpoints see its training alone.
+    """
+    announce(f"fit: a residual model on top of the source pipeline, then {JOINT}, then a residual model on top of that")
+    net, residual_recipe = run.net, run.options.residual_recipe()
+    source = FrozenPipeline(net.program, dict(net.exact_modules), net.head, net.softening, net.calibration)
+    residual_run = replace(
+        run,
+        data=_rows_of_residual(run.data, run.options, residual_recipe),
+        options=residual_recipe,
+        lightning=run.lightning.without_callbacks(),
+        checkpoints=CheckpointOptions(),
+    )
+    on_source = _train_residual(residual_run)
+    if on_source is None or on_source.training.error is not None:
+        return on_source or _train_translation(run)
+    untrained, *others = on_source.candidates
+    candidates = others if source.modules else [replace(untrained, pipeline=source), *others]
+    candidates = [replace(candidate, epoch=None) for candidate in candidates]
+
+    net.replace_program(deepcopy(net.program))
+    trained = _train_translation(run)
+    tuned = trained.candidates[-1]
+    if tuned.name != JOINT:
+        return replace(trained, candidates=candidates)
+    if not tuned.rejected:
+        test = test_joint_training(net, source, run.data, residual_recipe)
+        tuned = replace(tuned, test=test, rejected=test.reason)
+    candidates.append(tuned)
+    if not tuned.rejected and trained.training.error is None:
+        on_tuned = _train_residual(residual_run)
+        further = [] if on_tuned is None else on_tuned.candidates[1:]
+        candidates += [replace(each, name=f"{JOINT} + {each.name}", epoch=tuned.epoch) for each in further]
+    return replace(trained, candidates=candidates)
+
+
+def _rows_of_residual(data: DataModule, options: Recipe, residual_recipe: Recipe) -> DataModule:
+    """The rows in batches for a residual model, where ``fit`` chose those of joint training."""
+    train = data.train
+    if not isinstance(train, EncodedRows) or options.batch_size is not None:
+        return data
+    if train.batch_size != options.rows_per_step(train.size):
+        return data
+    rebatched = copy(data)
+    rebatched.train = replace(train, batch_size=residual_recipe.rows_per_step(train.size))
+    return rebatched
+
+
+def _calibration_rows(net: TranslatedPipeline, data: DataModule, processes: int) -> CalibrationRows | None:
+    """Training rows to make trees soft with, where ``translate`` was given none; a loaded file has none.
+
+    None for rows that are not in memory, and where several processes must get the same soft trees.
+    """
+    rows = data.encoded_rows
+    if not net.softening_pending or net.calibration is not None or rows is None or processes > 1:
+        return None
+    if len(rows.ids) < FEWEST_CALIBRATION_ROWS:
+        return None
+    index = torch.linspace(0, len(rows.ids) - 1, min(len(rows.ids), MAX_CALIBRATION_ROWS), dtype=torch.float64).long()
+    batch = rows.take(index)
+    return CalibrationRows.of(batch, net.head.methods, net, batch)
