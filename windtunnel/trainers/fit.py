@@ -104,8 +104,8 @@ def fit(
     from windtunnel.trainers.loop.checkpoints import CheckpointOptions
     from windtunnel.trainers.loop.trainer_options import TrainerOptions
 
-    several = callbacks if isinstance(callbacks, Sequence) else [callbacks]
-    lightning = TrainerOptions(accelerator, devices, precision, several, log_dir, logger, trainer, progress)
+    callback_list = callbacks if isinstance(callbacks, Sequence) else [callbacks]
+    lightning = TrainerOptions(accelerator, devices, precision, callback_list, log_dir, logger, trainer, progress)
     lightning.check(options)
     directory, resumed = (None if path is None else Path(path) for path in (checkpoint_dir, resume_from))
     checkpoints = CheckpointOptions(directory, checkpoint_every, resumed)

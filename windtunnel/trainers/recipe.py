@@ -279,8 +279,8 @@ class Recipe:
         return facts
 
 
-def reject(unknown: Mapping[str, Any], of: str, known: Iterable[str]) -> None:
-    """Reject unknown arguments; options of fine-tuning belong into a recipe.
+def reject(unknown: Mapping[str, Any], function: str, known: Iterable[str]) -> None:
+    """Reject unknown arguments of a function; options of fine-tuning belong into a recipe.
 
     Raises
     ------
@@ -289,12 +289,16 @@ def reject(unknown: Mapping[str, Any], of: str, known: Iterable[str]) -> None:
     """
     options = {field.name for field in fields(Recipe)}
     known = [*known]
-    of_recipe = ", ".join(f"{name}={value!r}" for name, value in unknown.items() if name in options)
-    said = [f"{name}= is no argument of {of}: {nearest(name, known)}" for name in unknown if name not in options]
-    if of_recipe:
-        said.append(f"options of fine-tuning come to {of} as a recipe: recipe=windtunnel.Recipe({of_recipe})")
-    if said:
-        raise InvalidOption("; ".join(said))
+    recipe_options = ", ".join(f"{name}={value!r}" for name, value in unknown.items() if name in options)
+    errors = [
+        f"{name}= is no argument of {function}: {nearest(name, known)}" for name in unknown if name not in options
+    ]
+    if recipe_options:
+        errors.append(
+            f"options of fine-tuning come to {function} as a recipe: recipe=windtunnel.Recipe({recipe_options})"
+        )
+    if errors:
+        raise InvalidOption("; ".join(errors))
 
 
 def _short(value: Any) -> str:

@@ -16,7 +16,7 @@ from windtunnel.errors import BadInput
 from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.trainers.data.encoded_loader import EncodedLoader, check_whole
 from windtunnel.trainers.data.encoding import SeenClasses
-from windtunnel.trainers.data.hold_out import held_out
+from windtunnel.trainers.data.hold_out import hold_out_mask
 from windtunnel.trainers.data.schema import BatchSchema
 from windtunnel.trainers.loop.processes import rank, world
 
@@ -169,9 +169,9 @@ class EncodedRows(EncodedLoader):
         return (self.rows, self.target) if self.weight is None else (self.rows, self.target, self.weight)
 
     def hold_out(self, fraction: float, seed: int) -> tuple[Self, Self] | None:
-        """Split the rows into a training and a validation part, stratified by class; see ``held_out``."""
+        """Split the rows into a training and a validation part, stratified by class; see ``hold_out_mask``."""
         assert self.target is not None
-        chosen = held_out(self.target, fraction, seed)
+        chosen = hold_out_mask(self.target, fraction, seed)
         if chosen is None:
             return None
         index = torch.arange(self.size)

@@ -1,4 +1,4 @@
-"""What ``fit`` takes as rows: a tuple, encoded rows, or a loader of raw rows, which is read into memory if it fits."""
+"""The rows of ``fit``: a tuple, encoded rows, or a loader of raw rows, which is read into memory if it fits."""
 
 from __future__ import annotations
 

@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 
 
-def held_out(target: Tensor, fraction: float, seed: int) -> Tensor | None:
-    """Which rows are held out for validation, bool ``[N]``; stratified where the target holds classes (integers).
+def hold_out_mask(target: Tensor, fraction: float, seed: int) -> Tensor | None:
+    """A mask of the rows to hold out for validation, bool ``[N]``; stratified by class if the target holds integers.
 
     Of each class ``round(fraction * count)`` rows are held out, at least one if the class has two. None where too few
     rows or fewer than two classes would be held out.

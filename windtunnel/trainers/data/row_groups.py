@@ -85,7 +85,7 @@ class RowGroups:
         return f"row group {number} of {self.files[file]}"
 
     def texts(self, columns: Iterable[str]) -> list[str]:
-        """Those of the columns that hold texts."""
+        """The columns among these that hold texts."""
         kinds = (pa.types.is_string, pa.types.is_large_string)
         return [name for name in columns if any(kind(self.schema.field(name).type) for kind in kinds)]
 

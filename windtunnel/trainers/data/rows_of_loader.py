@@ -18,16 +18,16 @@ from windtunnel.progress import Phase
 from windtunnel.trainers.data.encoded_loader import concatenate_items
 from windtunnel.trainers.data.loader_adapter import LoaderAdapter, known_length
 
-LARGEST = 2**32
+MAX_BYTES = 2**32
 """The most bytes of encoded rows that are kept by default: 25 million rows of 20 numbers and 10 categories."""
-SHARE = 4
-"""Encoded rows may take 1 / SHARE of the memory: held-out rows and the residual model's columns are copies of them."""
+MEMORY_FRACTION = 0.25
+"""The part of the memory that encoded rows may take: held-out rows and the residual model's columns are copies."""
 GIB = 2**30
 
 
 def memory_limit(gib: float | None) -> float:
     """The most bytes of encoded rows that fit keeps of a loader; ``gib`` is the recipe's ``loader_memory``."""
-    return min(LARGEST, _total_memory() / SHARE) if gib is None else gib * GIB
+    return min(MAX_BYTES, _total_memory() * MEMORY_FRACTION) if gib is None else gib * GIB
 
 
 def read_rows(batches: LoaderAdapter, limit: float, seed: int) -> tuple[Any, ...] | None:

@@ -95,12 +95,12 @@ class BestCheckpoint(Checkpoint):
 
     @property
     def rule(self) -> str:
-        """Which epoch is the best one."""
+        """The rule for the best epoch, such as "the best auroc"."""
         name = self.metric.name
         return f"the lowest loss among those with a better {name} than epoch 0" if self.by_loss else f"the best {name}"
 
     def end(self, plan: TrainingPlan) -> str:
-        """What ended the training of a plan."""
+        """How the training of a plan ended, such as "at the limit of 20 epochs"."""
         last = self.epochs[-1]
         if not math.isfinite(last.metric):
             return f"as it diverged: {self.metric.name} {last.metric}"

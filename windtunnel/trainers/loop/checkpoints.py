@@ -20,7 +20,7 @@ from windtunnel.trainers.loop.module import FineTuning, Loaders
 
 
 class BestState(BaseModel):
-    """What a checkpoint holds of a ``BestCheckpoint``."""
+    """The state of a ``BestCheckpoint`` in a checkpoint."""
 
     epochs: Annotated[list[Epoch], Field(min_length=1)]
     best_epoch: Annotated[int, Field(ge=0)]
@@ -44,7 +44,7 @@ class Callbacks(BaseModel):
 
 
 class Checkpoint(BaseModel):
-    """What is read of a checkpoint before Lightning reads it."""
+    """The parts of a checkpoint that are checked before Lightning reads it."""
 
     state_dict: dict[str, Any]
     hyper_parameters: dict[str, Any]
@@ -184,7 +184,7 @@ def _check_order(file: Path, best: BestState, now: dict[str, Any] | None) -> Non
 
 
 def _changes(before: dict[str, Any], now: dict[str, Any]) -> str:
-    """What differs of the facts ``now``, such as "seed=0 (now 9)"; empty if they are as before."""
+    """The facts ``now`` that differ from those before, such as "seed=0 (now 9)"; empty if none does."""
     return ", ".join(
         f"{name}={before.get(name)!r} (now {value!r})" for name, value in now.items() if before.get(name) != value
     )

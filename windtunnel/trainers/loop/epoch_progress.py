@@ -55,7 +55,7 @@ class EpochProgress(pl.Callback):
             announce(f"fit: {self._outlook(trainer, seconds / self._phase.done)}")
 
     def _outlook(self, trainer: pl.Trainer, seconds_per_step: float) -> str:
-        """What training does at most, and how long it takes if no validation ends it early."""
+        """The most steps of training, and how long they take if no validation ends it early."""
         batches, rounds = int(trainer.num_training_batches), trainer.max_epochs or 0
         loader: Any = trainer.train_dataloader
         rows = getattr(getattr(loader, "loader", loader), "batch_size", None)

@@ -70,8 +70,8 @@ def in_step(items: Iterable[Any]) -> Iterator[Any]:
 def _check_others(more: float, count: int | None) -> None:
     (count_going,) = sum_processes(more)
     if count_going not in (0.0, world()):
-        here = "this process has no further batch" if count is None else f"after {count} batches this process has more"
-        raise BadInput(f"{here}, and {int(count_going)} of {world()} processes have; {_EQUAL}")
+        state = "this process has no further batch" if count is None else f"after {count} batches this process has more"
+        raise BadInput(f"{state}, and {int(count_going)} of {world()} processes have; {_EQUAL}")
 
 
 def check_same(net: nn.Module) -> None:
@@ -108,9 +108,9 @@ def check_devices(devices: Any) -> None:
 
 def launched(net: Any, devices: Any) -> dict[str, Any]:
     """Arguments of a Trainer for several processes; none for one. Processes that torchrun started are the devices."""
-    count, here = launched_processes(), int(os.environ.get("LOCAL_WORLD_SIZE", 1))
+    count, local_count = launched_processes(), int(os.environ.get("LOCAL_WORLD_SIZE", 1))
     if count > 1:
-        return {"devices": here, "num_nodes": count // here, "strategy": _averaged(net)}
+        return {"devices": local_count, "num_nodes": count // local_count, "strategy": _averaged(net)}
     return {} if devices in (1, "1") else {"strategy": _averaged(net)}
 
 

@@ -49,9 +49,9 @@ class TrainerOptions:
             check_devices(self.devices)
             return
         names = ("accelerator", "devices", "precision", "callbacks", "log_dir", "logger")
-        given = {name: getattr(self, name) for name in names} | {name: overrides.get(name) for name in TRAINER_SETS}
+        values = {name: getattr(self, name) for name in names} | {name: overrides.get(name) for name in TRAINER_SETS}
         defaults = {"accelerator": "auto", "devices": 1}
-        if clash := [name for name, value in given.items() if value not in (defaults.get(name), ())]:
+        if clash := [name for name, value in values.items() if value not in (defaults.get(name), ())]:
             raise BadInput(
                 f"{', '.join(clash)} and trainer=...: the Trainer has options of its own; set them there, or leave it "
                 "out"
@@ -117,15 +117,15 @@ class TrainerOptions:
             raise BadInput(
                 f"logger={self.logger!r}: give one of Lightning's loggers, or log_dir= for those of CSV and TensorBoard"
             )
-        given = [self.logger] if isinstance(self.logger, Logger) else list(self.logger or [])
+        loggers = [self.logger] if isinstance(self.logger, Logger) else list(self.logger or [])
         if self.log_dir is None:
-            return given
+            return loggers
         # CSV first: it requires that the folder of the version is empty.
-        loggers: list[Logger] = [CSVLogger(self.log_dir, name="")]
+        file_loggers: list[Logger] = [CSVLogger(self.log_dir, name="")]
         if importlib.util.find_spec("tensorboard") is not None:
-            version = loggers[0].version
-            loggers.append(TensorBoardLogger(self.log_dir, name="", version=version, default_hp_metric=False))
-        return [*loggers, *given]
+            version = file_loggers[0].version
+            file_loggers.append(TensorBoardLogger(self.log_dir, name="", version=version, default_hp_metric=False))
+        return [*file_loggers, *loggers]
 
 
 def _same(value: Any, wanted: float) -> bool:

@@ -46,7 +46,7 @@ class TrainingResult:
     best_epoch : int
     best_metric : float
     error : BaseException or None
-        What ended training early, to be raised once the best model is installed.
+        The error that ended training early; it is raised once the best model is installed.
     epoch_rule, stopped : str
         See ``History``.
     """

@@ -28,16 +28,16 @@ class TrainingPlan:
     @classmethod
     def of(cls, recipe: Recipe, loader: Any, processes: int = 1) -> TrainingPlan:
         """The plan of a recipe; ``BadInput`` if steps have to be counted in passes of a loader without a length."""
-        interval, most = recipe.val_check_interval, recipe.max_steps
-        if interval is None and most is None:
+        interval, steps = recipe.val_check_interval, recipe.max_steps
+        if interval is None and steps is None:
             return cls(recipe.epochs)
         if interval is None or recipe.epochs is not None:
             pass_steps = math.ceil(_length(loader) / max(processes, 1))
-            limits = [most, None if recipe.epochs is None else recipe.epochs * pass_steps]
-            most = min(limit for limit in limits if limit is not None)
-            interval = interval or min(most, pass_steps)
-        assert most is not None  # a recipe has epochs or max_steps
-        return cls(math.ceil(most / interval), interval)
+            limits = [steps, None if recipe.epochs is None else recipe.epochs * pass_steps]
+            steps = min(limit for limit in limits if limit is not None)
+            interval = interval or min(steps, pass_steps)
+        assert steps is not None  # a recipe has epochs or max_steps
+        return cls(math.ceil(steps / interval), interval)
 
     @property
     def steps(self) -> int | None:
@@ -45,7 +45,7 @@ class TrainingPlan:
         return None if self.interval_steps is None or self.epochs is None else self.epochs * self.interval_steps
 
     def limit(self) -> str:
-        """What ends training at the latest."""
+        """The latest end of training, such as "20 epochs"."""
         return f"{self.epochs} epochs" if self.steps is None else f"{self.steps:,} steps"
 
 

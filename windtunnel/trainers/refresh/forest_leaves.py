@@ -26,14 +26,14 @@ class ForestLeaves:
     Attributes
     ----------
     position : int
-        Its program step.
+        The program step of the forest.
     trees : HardTrees
     leaf : Tensor
         int64 ``[N, T]``, the position in ``trees.value`` of the leaf that a row falls into.
     takes_log : bool
         Whether the scores are the logarithms of the output.
     weight : float
-        Of these scores in the raw scores.
+        The weight of these scores in the raw scores.
     """
 
     position: int

@@ -73,7 +73,7 @@ class MovableValues:
     tables : list of (str, ValueGroup)
         Groups of the residual model, each with the name of its parameter, "weight" or "cross".
     leaves : list of BoostedLeaves
-        Of the source and of a boosted residual.
+        The leaves of the source and of a boosted residual.
     forest : ForestLeaves or None
     """
 

@@ -17,7 +17,7 @@ from windtunnel.errors import BadInput
 from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.trainers.data.encoded_loader import EncodedLoader
 from windtunnel.trainers.data.encoding import encode, to_arrays
-from windtunnel.trainers.data.hold_out import held_out
+from windtunnel.trainers.data.hold_out import hold_out_mask
 
 HELD_OUT = 0.2
 
@@ -123,7 +123,7 @@ def _encode(net: TranslatedPipeline, data: Any) -> tuple[Batch, Tensor, Tensor]:
 
 def _hold_out(rows: Tensor, target: Tensor, seed: int) -> Tensor:
     """A fifth of some rows, bool ``[N]``."""
-    chosen = held_out(target[rows], HELD_OUT, seed)
+    chosen = hold_out_mask(target[rows], HELD_OUT, seed)
     if chosen is None:
         raise BadInput(f"{int(rows.sum())} rows are too few to hold a fifth of them out; give more rows")
     mask = torch.zeros_like(rows)

@@ -61,7 +61,7 @@ class ColumnCoder:
 
 
 def one_per_raw_column(categories: Sequence[CategoryColumn], positions: Iterable[int]) -> list[int]:
-    """Of several ids of one raw column at these positions, the position of the one with the most categories."""
+    """For each raw column of the ids at these positions, the position of its ids with the most categories."""
     largest: dict[int, int] = {}
     for position in positions:
         other = largest.setdefault(categories[position].column, position)

@@ -45,7 +45,7 @@ class PipelineScorer:
         return LogProbabilities()(scores) if self.net.head.link in PROBABILITIES else scores
 
     def outputs(self, numbers: Tensor, ids: Tensor) -> Tensor:
-        """What the program outputs."""
+        """The output of the program."""
         return self.net.run_in_slices(self.program, Batch(numbers, ids))
 
 
@@ -57,7 +57,7 @@ class InputColumns:
     ids: list[int]
 
     def select(self, rows: Batch) -> Batch:
-        """These columns of rows without init scores."""
+        """Rows without init scores, with these columns only."""
         return Batch(rows.numbers[:, self.numbers], rows.ids[:, self.ids])
 
 

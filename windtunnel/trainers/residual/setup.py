@@ -32,7 +32,7 @@ class ResidualSetup:
     pipeline : FrozenPipeline
         Gives the init scores: the source pipeline, with tree-block weights where they are significant.
     scorer : PipelineScorer
-        Of this pipeline.
+        Scores rows with this pipeline.
     weighted : WeightedTrees or None
     train, valid : loader
         The rows of ``fit`` with init scores.

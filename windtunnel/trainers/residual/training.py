@@ -81,7 +81,7 @@ class ResidualFit:
     ----------
     model : ResidualOnScores
     inputs : InputColumns
-        What the residual model reads.
+        The columns that the residual model reads.
     coder : ColumnCoder
         Codes of all columns, also of those that the model does not read.
     loss : callable
@@ -115,7 +115,7 @@ class ResidualFit:
 
     @property
     def fitted(self) -> FittedResidual:
-        """The residual model, and what it reads."""
+        """The residual model, and the columns that it reads."""
         return FittedResidual(self.residual, self.inputs)
 
     @property

@@ -64,12 +64,12 @@ def weighted_trees(
     weighted = fit(take(rows, split.shuffled.sort().values))
     if weighted is None:
         return None
-    of_halves = [fit(take(rows, half)) or trees for half in split.halves]
+    trees_of_halves = [fit(take(rows, half)) or trees for half in split.halves]
     with torch.no_grad():
         before = trees(inputs)
         after = before.clone()
-        for of_half, tested in zip(of_halves, reversed(split.halves), strict=True):
-            after[tested] = of_half(inputs[tested])
+        for half_trees, tested in zip(trees_of_halves, reversed(split.halves), strict=True):
+            after[tested] = half_trees(inputs[tested])
         fitted = weighted(inputs)
     test = compare_scores(metric, loss, split, before, after, *valid[1:])
     if test.significant:
@@ -94,7 +94,7 @@ def fit_block_weights(trees: HardTrees, rows: Items, loss: Loss, generator: torc
     rows : Items
         Inputs of the trees ``[N, width]``, targets and weights, of rows that the trees were not fitted on.
     loss : callable
-        Of raw scores, targets and weights.
+        Takes raw scores, targets and weights.
     generator : torch.Generator
         Samples the rows if there are more than ``MAX_FITTED_ROWS``.
     """

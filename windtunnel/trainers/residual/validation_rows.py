@@ -26,10 +26,10 @@ def take(items: Items, index: Tensor) -> Items:
     return rows.take(index) if isinstance(rows, Batch) else rows[index], *(block[index] for block in rest)
 
 
-def random_rows(items: Items, most: int, generator: torch.Generator) -> Items:
-    """At most so many random rows."""
+def random_rows(items: Items, limit: int, generator: torch.Generator) -> Items:
+    """At most ``limit`` random rows."""
     count = len(items[1])
-    return items if count <= most else take(items, torch.randperm(count, generator=generator)[:most])
+    return items if count <= limit else take(items, torch.randperm(count, generator=generator)[:limit])
 
 
 @dataclass(frozen=True)
@@ -39,9 +39,9 @@ class SplitRows:
     Attributes
     ----------
     halves : list of Tensor
-        Those of two halves, each ascending.
+        The indices of the rows in each half, ascending.
     shuffled : Tensor
-        All of them, in the order of a hash of their values.
+        The indices of all these rows, in the order of a hash of their values.
     """
 
     halves: list[Tensor]

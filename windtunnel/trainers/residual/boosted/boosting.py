@@ -65,23 +65,23 @@ class Boosting:
     booster: Any
     losses: NDArray[np.float64]
 
-    def rounds(self, of: int = 0) -> int:
+    def rounds(self, part: int = 0) -> int:
         """The number of rounds with the lowest loss on all validation rows (0) or on a half (1, 2)."""
-        return int(self.losses[:, of].argmin())
+        return int(self.losses[:, part].argmin())
 
-    def lowest(self, of: int = 0) -> float:
-        """The loss after so many rounds."""
-        return float(self.losses[:, of].min())
+    def lowest(self, part: int = 0) -> float:
+        """The lowest loss on all validation rows (0) or on a half (1, 2)."""
+        return float(self.losses[:, part].min())
 
     def scores(self, features: NDArray[np.float32], rounds: int, outputs: int) -> Tensor:
-        """What the first rounds add to the scores, ``[N, K]``."""
+        """The scores of the trees of the first rounds, ``[N, K]``."""
         if not rounds:
             return torch.zeros(len(features), outputs)
         values = self.booster.predict(features, raw_score=True, num_iteration=rounds)
         return torch.from_numpy(values.reshape(len(features), outputs)).float()
 
     def gains(self) -> NDArray[np.float64]:
-        """What all splits on each feature gain on the training rows, ``[F]``."""
+        """The gain of all splits on each feature on the training rows, ``[F]``."""
         gains: NDArray[np.float64] = self.booster.feature_importance("gain", iteration=-1)
         return gains
 

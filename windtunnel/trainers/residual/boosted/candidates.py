@@ -22,7 +22,7 @@ from windtunnel.trainers.residual.training import FittedResidual
 MIN_ROWS = 3000
 """Training rows from which target statistics of interactions say more than noise."""
 STANDARD_ERRORS = 2
-"""By which the loss must be lower than that of the best other candidate, as trees fit what changes with time too."""
+"""The loss must be lower than that of the best other candidate by so many: trees also fit what changes with time."""
 NO_TREE = "no tree lowers the loss of the validation rows"
 
 
@@ -81,13 +81,13 @@ def _candidate(
 
     val_loss, value = evaluate_both(metric, loss, scores, setup.valid)
     test = compare_scores(metric, loss, setup.split, setup.init_scores(valid[0]), boosted.crossfitted, *valid[1:])
-    of_trees = compare_scores(metric, loss, setup.split, start, boosted.crossfitted, *valid[1:])
+    test_on_best = compare_scores(metric, loss, setup.split, start, boosted.crossfitted, *valid[1:])
     rejected = test.reason
-    if not rejected and of_trees.gain <= STANDARD_ERRORS * of_trees.standard_error:
-        change = f"loss {-of_trees.gain:+.4f} ± {of_trees.standard_error:.4f}"
+    if not rejected and test_on_best.gain <= STANDARD_ERRORS * test_on_best.standard_error:
+        change = f"loss {-test_on_best.gain:+.4f} ± {test_on_best.standard_error:.4f}"
         rejected = f"compared with {best.name}: {change}; needs more than {STANDARD_ERRORS} standard errors"
-    elif not rejected and not of_trees.significant:
-        rejected = f"compared with {best.name}: {of_trees.reason}"
+    elif not rejected and not test_on_best.significant:
+        rejected = f"compared with {best.name}: {test_on_best.reason}"
     return Candidate(
         name,
         value,

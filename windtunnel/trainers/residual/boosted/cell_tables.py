@@ -17,7 +17,7 @@ from windtunnel.trainers.residual.mean_residuals import Interaction
 PRIOR_ROWS = 3
 """Rows with the mean target that are added to each cell."""
 MAX_CELLS = 2**24
-"""Of an interaction. More than eight per row, as only those with rows are stored: collisions of hashes are rare."""
+"""The most cells of an interaction. Only cells with rows are stored, so there may be many: hashes rarely collide."""
 BLOCKS = {"contiguous": 60, "random": 20}
 """How training rows are drawn into blocks, and into how many. A row's features leave its block out."""
 

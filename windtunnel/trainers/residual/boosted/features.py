@@ -65,7 +65,7 @@ class BoostedFeatures:
         return replace(self, tables=self.tables.take(positions), train=train, valid=self.valid[:, columns])
 
     def with_trees(self, trees: TreeEnsemble) -> tuple[CellStatistics, TreeEnsemble, InputColumns]:
-        """The module of the interactions that some tree reads, the trees over its bins, and what the module reads."""
+        """The module of the interactions that trees read, the trees over its bins, and the columns that it reads."""
         used = sorted({feature // self.width for feature in trees.feature.tolist()})
         tables = self.tables.take(used)
         columns = sorted({column for interaction in tables.interactions for column in interaction.columns})
@@ -99,7 +99,7 @@ def fit_features(
         Rows with init scores, training rows none of weight 0.
     loss : callable
     seed : int
-        Of random blocks and of the sample.
+        Seed of random blocks and of the sample.
     """
     outputs = train[0].numbers.shape[1] - len(coder.edges)
     rows, scores = split_scores(train[0], outputs)

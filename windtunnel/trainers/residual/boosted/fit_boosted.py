@@ -20,9 +20,9 @@ from windtunnel.trainers.residual.init_scores import InputColumns, concat, in_sl
 from windtunnel.trainers.residual.validation_rows import Items
 
 RACE_RATE, RACE_TREES, RACE_ROWS = 0.1, 60, 30_000
-"""Of the trees that show which blocks of rows and which weight to use, boosted on so many of the rows."""
+"""Learning rate, trees and rows of a race, which chooses blocks of rows and the weight of the start scores."""
 KEPT_INTERACTIONS = 40
-"""Those on whose features the trees of the races gain most."""
+"""Interactions that the final trees read: those on whose features the trees of the races gain most."""
 WEIGHTS = (0.75, 0.5, 0.25)
 """Other weights than 1 of the scores to start from: a source that has fitted noise in its columns is worth less."""
 
@@ -37,7 +37,7 @@ class BoostedResidual:
     trees : HardTrees
         Their base is the part of the mean score that the weight takes away.
     inputs : InputColumns
-        What the statistics read.
+        The columns that the statistics read.
     weight : float
     crossfitted : Tensor
         ``[rows, K]``, f(x) of the validation rows; each half has what was chosen on the other half.
@@ -57,7 +57,7 @@ class BoostedResidual:
 
 @dataclass(frozen=True)
 class Choice:
-    """What a few trees at a high rate choose between: how blocks are drawn, and the weight of the start."""
+    """What a race chooses: how blocks of rows are drawn, and the weight of the start scores."""
 
     blocks: str
     weight: float
@@ -87,17 +87,17 @@ class Start:
     seed: int
 
     def weighted(self, scores: Tensor, weight: float) -> Tensor:
-        """Weight scores + (1 - weight) mean."""
+        """``weight`` times the scores plus ``1 - weight`` times their mean."""
         return weight * scores + (1 - weight) * self.mean
 
     def race(self, binned: BinnedFeatures, choice: Choice, every: int) -> Boosting:
-        """A few trees at a high rate on every such row."""
+        """Boost a few trees at a high rate, on one of ``every`` rows."""
         scores, target, weight = self.train
         train = BoostingRows(scores[::every], target[::every], None if weight is None else weight[::every])
         return self._boost(train, binned, choice, RACE_RATE, RACE_TREES)
 
     def boost(self, binned: BinnedFeatures, choice: Choice) -> Boosting:
-        """All trees."""
+        """Boost the final trees, on all rows of the sample."""
         return self._boost(self.train, binned, choice, RATE, MAX_TREES)
 
     def _boost(
@@ -142,8 +142,8 @@ def fit_boosted(
         return None
     crossfitted, outputs = valid[0].clone(), valid[0].shape[1]
     for part, tested in ((1, halves[1]), (2, halves[0])):
-        of_half, scores = fitted[choices[part]], start.weighted(valid[0][tested], choices[part].weight)
-        crossfitted[tested] = scores + of_half.scores(features.valid[tested.numpy()], of_half.rounds(part), outputs)
+        half, scores = fitted[choices[part]], start.weighted(valid[0][tested], choices[part].weight)
+        crossfitted[tested] = scores + half.scores(features.valid[tested.numpy()], half.rounds(part), outputs)
     statistics, ensemble, inputs = features.with_trees(boosting.ensemble())
     trees = HardTrees.of(replace(ensemble, base=((1 - weight) * start.mean).double().numpy()))
     return BoostedResidual(statistics, fastest(trees), inputs, weight, crossfitted)
