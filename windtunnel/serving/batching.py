@@ -18,7 +18,7 @@ from windtunnel.serving.stages import Outputs, SmallModel, Task, WholeNet, first
 
 FEW_ROWS = 32
 WEIGHT = 0.1
-"""Of the last request of a few rows in the mean of their times."""
+"""The weight of the last request of a few rows in the running mean of their times."""
 
 
 class Server:
@@ -38,7 +38,7 @@ class Server:
     Parameters
     ----------
     net : Translation or Cascade
-        Of ``windtunnel.compile``, ``translate``, ``load`` or ``cascade``.
+        The result of ``windtunnel.compile``, ``translate``, ``load`` or ``cascade``.
     max_batch : int
         The most rows of a batch; a larger request is a batch by itself.
     max_wait_ms : float
@@ -88,15 +88,15 @@ class Server:
         return self._pool.rows
 
     async def predict(self, rows: Rows) -> Any:
-        """What ``net.predict`` gives."""
+        """The output of ``net.predict``."""
         return (await self.outputs(("predict",), rows))[0]
 
     async def predict_proba(self, rows: Rows) -> Any:
-        """What ``net.predict_proba`` gives."""
+        """The output of ``net.predict_proba``."""
         return (await self.outputs(("predict_proba",), rows))[0]
 
     async def decision_function(self, rows: Rows) -> Any:
-        """What ``net.decision_function`` gives."""
+        """The output of ``net.decision_function``."""
         return (await self.outputs(("decision_function",), rows))[0]
 
     async def outputs(self, methods: Sequence[str], rows: Rows) -> tuple[Any, ...]:
@@ -135,7 +135,7 @@ class Server:
         return future
 
     def start(self, methods: Sequence[str], rows: Rows) -> tuple[Any, ...] | Future[tuple[Any, ...]]:
-        """As ``submit``, but the outputs themselves if the rows are scored at once."""
+        """Do the same as ``submit``, but return the outputs themselves if the rows are scored at once."""
         net, stage = self._model
         if lacking := [method for method in methods if method not in net.head.methods]:
             raise InvalidOption(f"the source has no {', '.join(lacking)}; it has {', '.join(net.head.methods)}.")
@@ -199,7 +199,7 @@ class Server:
 
 
 def _run(requests: Sequence[Request]) -> list[Outputs | Task | Exception]:
-    """What each request of a batch gets; a batch that fails is halved until the requests at fault are alone."""
+    """The result of each request of a batch; a batch that fails is halved until the requests at fault are alone."""
     if not requests:
         return []
     try:

@@ -19,7 +19,7 @@ from windtunnel.serving.responses import ERRORS, TooLarge, error_response
 BODIES = 4
 """How many bodies of the largest size may be in memory at once."""
 LOOKS = 20
-"""How often it is looked for late requests within the time that each may take."""
+"""How often late requests are looked for within the time that each may take."""
 
 Respond = Callable[[ServedModel, Headers, bytearray], Awaitable[Response]]
 
@@ -81,7 +81,7 @@ class Endpoint:
     ----------
     models : Models
     requests : Requests
-        Those of all endpoints of a server.
+        The requests under way at all endpoints of a server.
     respond : callable
         A model, headers and a body -> a response. Errors of this library become responses too.
     """

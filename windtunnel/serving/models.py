@@ -27,7 +27,7 @@ OpenModel = Callable[[Path], TranslatedPipeline | Cascade]
 
 @dataclass(frozen=True)
 class Views:
-    """What the page about a model shows.
+    """The functions behind the page about a model.
 
     Attributes
     ----------
@@ -43,7 +43,7 @@ class Views:
 
 @dataclass(frozen=True)
 class Limits:
-    """What a server accepts.
+    """The limits of what a server accepts.
 
     Attributes
     ----------
@@ -76,7 +76,7 @@ class Limits:
 
 @dataclass(frozen=True)
 class LoadedModel:
-    """What comes from the present version of a file.
+    """A model in the present version of its file.
 
     Attributes
     ----------
@@ -208,7 +208,7 @@ def exempt_from_collection() -> None:
 
 
 def _stamp(path: Path) -> tuple[int, int, int] | None:
-    """What changes with the file; None while there is none."""
+    """Time, size and number of a file, one of which changes when it is replaced; None while there is no file."""
     try:
         facts = path.stat()
     except OSError:

@@ -1,4 +1,4 @@
-"""What a model takes and gives, in the types of the Open Inference Protocol."""
+"""The inputs and outputs of a model, in the types of the Open Inference Protocol."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Column:
     shape: tuple[int, ...]
 
     def to_json(self) -> dict[str, Any]:
-        """As the protocol describes a tensor."""
+        """The tensor as the protocol describes it."""
         return {"name": self.name, "datatype": self.datatype, "shape": list(self.shape)}
 
 
@@ -76,7 +76,7 @@ class Schema:
 
 
 def choices(net: TranslatedPipeline) -> dict[str, list[Any]]:
-    """Some categories of each column that has a vocabulary, by the name of the column."""
+    """The first ``CHOICES`` categories of each column that has a vocabulary, by the name of the column."""
     encoder = net.encoder
     return {
         encoder.names[category.column]: [*category.vocabulary.values[:CHOICES]]

@@ -1,4 +1,4 @@
-"""What requests with rows get: predictions, tensors, explanations."""
+"""Responses to requests with rows: predictions, tensors, explanations."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from windtunnel.serving.stages import Outputs
 from windtunnel.serving.tensors import JSON_BYTES, parse_request, requested_outputs, rows_of_tensors, tensors_response
 
 LARGE_BODY = 2**16
-"""From this size on a body is parsed and encoded in another thread."""
+"""A body of this size or more is parsed and encoded in another thread."""
 EXPLAINED_ROWS = 20
 
 

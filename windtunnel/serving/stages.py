@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from windtunnel.encode import Batch, Rows, count_rows
@@ -40,9 +39,9 @@ class Task:
     form : hashable
         Rows of the same form can be encoded at once.
     shared : ndarray or None
-        What the stage before has computed of these rows.
+        Columns that the stage before has computed for these rows.
     probabilities : ndarray or None
-        Of all rows of the request, by the stage before ``[B, classes]``.
+        ``[B, classes]``, by the stage before for all rows of the request.
     positions : ndarray or None
         The places of these rows among those of the request.
     """
@@ -127,7 +126,7 @@ class SmallModel:
         return [self._next.task(task, *part) for task, part in zip(tasks, parts, strict=True)]
 
     def _check_columns(self, rows: Rows) -> None:
-        """Whether a row is rejected must not depend on which model reads it."""
+        """Raise ``BadInput`` for rows without a column of the full model, even if no row goes on to it."""
         if isinstance(rows, dict) and not self._names <= rows.keys():
             self._cascade.full.encode(rows)  # raises
 
@@ -158,7 +157,7 @@ class FullModel:
         return [self.of_probabilities(task.methods, task.probabilities) for task in tasks]
 
     def of_probabilities(self, methods: Sequence[str], probabilities: Any) -> Outputs:
-        """The output of each method."""
+        """The output of each method, from probabilities ``[B, classes]``."""
         labels = np.asarray(self._cascade.classes_)
         return tuple(
             labels[probabilities.argmax(axis=1)] if method == "predict" else probabilities for method in methods
@@ -182,7 +181,7 @@ def _joined(tasks: Sequence[Task], encode: Callable[..., Batch]) -> Batch:
     """The rows of all tasks, encoded."""
     batches = [task.batch for task in tasks if task.batch is not None]
     if batches:
-        return batches[0] if len(batches) == 1 else Batch(*map(torch.cat, zip(*batches, strict=True)))
+        return batches[0] if len(batches) == 1 else Batch.concatenate(batches)
     rows: Any = tasks[0].rows
     if len(tasks) > 1:
         rows = {name: [value for task in tasks for value in task.rows[name]] for name in rows}

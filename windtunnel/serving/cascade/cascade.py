@@ -166,14 +166,14 @@ class Cascade:
         return first.predictions
 
     def _first(self, rows: Rows) -> StageOutput:
-        """What the small model gives for all rows."""
+        """The output of the small model for all rows."""
         stage = self.stages[0]
         if not stage.hosts and count_rows(rows) <= FEW_ROWS:
             return WholeStage(self.small, self._method).run(rows)
         return _run(stage, rows)
 
     def _second(self, rows: Rows, positions: NDArray[np.intp], first: StageOutput) -> NDArray[np.float64]:
-        """What the full model gives for some rows."""
+        """The output of the full model for the rows at some positions."""
         stage, some = self.stages[1], take_rows(rows, positions)
         if first.shared.shape[1] == 0:
             return _run(self.whole, some).predictions

@@ -1,4 +1,4 @@
-"""Which computations of two models are equal, so that one of them is enough."""
+"""Finds the computations that two models share, so that each is done once."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ FACTS, SMALL, FULL = CASCADE, "small.windtunnel", "full.windtunnel"
 
 @dataclass(frozen=True)
 class CascadeFacts:
-    """What a cascade is made of, but for its models."""
+    """The facts of a cascade, without its models."""
 
     groups: tuple[FeatureGroup, ...]
     efficient: tuple[str, ...]

@@ -61,7 +61,7 @@ class GroupedPipeline:
         return _names(self.composite)
 
     def inputs(self, rows: Any) -> Any:
-        """What the composite takes for raw rows."""
+        """The input of the composite for raw rows."""
         for _, step in self.before:
             rows = step.transform(rows)
         return rows
@@ -75,7 +75,7 @@ class GroupedPipeline:
         return _only(self.composite, names)
 
     def transformer(self, names: Collection[str]) -> Pipeline:
-        """From raw rows to the columns of some groups."""
+        """The pipeline from raw rows to the columns of some groups."""
         return Pipeline([*self.before, (self.name, self.only(names))])
 
     def smaller(self, inputs: Any, target: Any, names: Collection[str]) -> Pipeline:
@@ -159,7 +159,7 @@ def _transformed(composite: Any, inputs: Any) -> Any:
     """The columns of a composite of our own; it stays sparse only if one of its groups is."""
     try:
         return composite.transform(inputs)
-    except ValueError:  # scipy does not put dense blocks of one shape beside each other as a sparse matrix
+    except ValueError:  # scipy does not concatenate dense blocks of one shape to a sparse matrix
         if not getattr(composite, "sparse_output_", False):
             raise
         composite.sparse_output_ = False

@@ -1,4 +1,4 @@
-"""Which groups the small model reads (Willump, algorithm 1)."""
+"""Selection of the groups that the small model reads (Willump, algorithm 1)."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ Floats = NDArray[np.float64]
 
 @dataclass(eq=False)
 class HostFeatures:
-    """What a stage takes from a host step: some of its columns, and sums over its term counts.
+    """The features that a stage takes from a host step: some of its columns, and sums over its term counts.
 
     Attributes
     ----------

@@ -28,7 +28,7 @@ from windtunnel.serving.cascade.stage import Stage
 from windtunnel.serving.cascade.stage_builder import Model, StageBuilder, StageInput
 
 MOST_SHARED_COUNTS = 256
-"""Of a host step whose counts a step other than a sum reads, at most so many are handed on; more are counted again."""
+"""The most counts of a host step that are handed on, if a step other than a sum reads them; more are counted again."""
 
 
 def split(small: TranslatedPipeline, full: TranslatedPipeline, method: str) -> tuple[Stage, Stage] | None:
@@ -63,14 +63,14 @@ def _splits(net: TranslatedPipeline) -> bool:
 
 def _collect(builder: StageBuilder) -> list[StageInput]:
     """Collect all that the outputs of the model need, and return their sources."""
-    outputs = [builder.source(place) for place in builder.model.ends]
+    outputs = [builder.source(place) for place in builder.model.outputs]
     builder.guard()
     return outputs
 
 
 @dataclass(frozen=True, eq=False)
 class _Overlap:
-    """What the first stage computes of the full model, or could compute.
+    """The computations of the full model that the first stage does, or could do.
 
     Attributes
     ----------

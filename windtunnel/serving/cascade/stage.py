@@ -22,14 +22,14 @@ _REQUESTS = ThreadPoolExecutor(32, thread_name_prefix="windtunnel-lookup")
 
 @dataclass(frozen=True, eq=False)
 class StageOutput:
-    """What a stage gives for a batch.
+    """The output of a stage for a batch.
 
     Attributes
     ----------
     predictions : ndarray
         Probabilities ``[B, classes]`` of a classifier, values ``[B]`` of a regressor.
     shared : ndarray
-        What the next stage need not compute again, float64 ``[B, w]``; w may be 0.
+        Columns that the next stage need not compute again, float64 ``[B, w]``; w may be 0.
     """
 
     predictions: NDArray[np.float64]
@@ -37,7 +37,7 @@ class StageOutput:
 
 
 class Stage:
-    """Raw rows, and what an earlier stage has computed, to predictions.
+    """Turns raw rows, and columns that an earlier stage has computed, into predictions.
 
     Parameters
     ----------
@@ -45,13 +45,13 @@ class Stage:
         Its scores are the outputs of the model, followed by what the next stage takes over. Its encoder's numbers are
         raw columns first, then those of ``hosts``, then those that an earlier stage has computed.
     hosts : sequence of HostFeatures
-        What the source's own code computes.
+        The features that the source's own code computes.
     shared : int
         How many numbers an earlier stage has computed.
     outputs : int
         How many columns of the scores are the model's own.
     finish : callable
-        From these to predictions.
+        Turns these into predictions.
     """
 
     def __init__(

@@ -55,7 +55,7 @@ class Shared:
 Number = RawColumn | HostColumn | HostSum | Shared
 """A number that a stage reads; its position among all of them is known when the stage is complete."""
 StageInput = Number | Place
-"""What a node of a stage reads: a number, an id, or a column of a node of the model."""
+"""An input of a node of a stage: a number, an id, or a column of a node of the model."""
 
 
 @dataclass(eq=False)
@@ -64,17 +64,17 @@ class Model:
 
     Attributes
     ----------
-    ends : list of Place
+    outputs : list of Place
         The outputs of the method.
     finish : callable
-        From these to predictions.
+        Turns these into predictions.
     counts : dict
         See ``counting_hosts``.
     """
 
     net: TranslatedPipeline
     wiring: Wiring
-    ends: list[Place]
+    outputs: list[Place]
     finish: Callable[[Tensor], Tensor]
     counts: dict[int, HostStep]
 
@@ -126,7 +126,7 @@ class StageBuilder:
     _sums: dict[Node, list[HostSum]] = field(default_factory=dict)
 
     def source(self, place: Place) -> StageInput:
-        """What a node reads in this stage for a column of the model; collects what computes it."""
+        """The input of this stage for a column of the model; collects the nodes that compute it."""
         source, column = place
         if place in self.shared:
             return Shared(place)

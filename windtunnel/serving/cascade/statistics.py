@@ -1,4 +1,4 @@
-"""What each feature group costs, and what it is worth to the predictions."""
+"""The cost of each feature group, and its importance to the predictions."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class FeatureGroup:
     cost : float
         Seconds per row.
     importance : float
-        Of a linear model the sum of |coefficient| times mean |feature|; of any other the loss of accuracy, or of R
+        For a linear model the sum of |coefficient| times mean |feature|; for any other the loss of accuracy, or of R
         squared, when the columns of the group are permuted. At least 0.
     """
 
@@ -74,7 +74,7 @@ def feature_groups(
 def _seconds(transformer: Any, rows: Any, compiled: Callable[[Any], TranslatedPipeline]) -> float:
     """Seconds per row that a group takes when it is compiled, its steps on the host included; the least of a few runs.
 
-    Of texts the counting is timed, as sums over counts take far less.
+    For texts only the counting is timed, as sums over counts take far less.
     """
     try:
         net = compiled(transformer)
@@ -98,15 +98,16 @@ def _importance(grouped: GroupedPipeline, blocks: Mapping[str, Any], target: Any
             for (name, block), part in zip(blocks.items(), parts, strict=True)
         }
     order = np.random.default_rng(seed).permutation(len(target))
-    base = grouped.after.score(_beside(blocks), target)
+    base = grouped.after.score(_concatenated(blocks), target)
+    permuted = {name: {**blocks, name: take_rows(block, order)} for name, block in blocks.items()}
     return {
-        name: max(0.0, float(base - grouped.after.score(_beside({**blocks, name: take_rows(block, order)}), target)))
-        for name, block in blocks.items()
+        name: max(0.0, float(base - grouped.after.score(_concatenated(changed), target)))
+        for name, changed in permuted.items()
     }
 
 
-def _beside(blocks: Mapping[str, Any]) -> Any:
-    """The columns of all groups beside each other."""
+def _concatenated(blocks: Mapping[str, Any]) -> Any:
+    """The columns of all groups in one table or matrix."""
     parts = [*blocks.values()]
     if any(sparse.issparse(part) for part in parts):
         return sparse.hstack(parts, format="csr")

@@ -12,7 +12,7 @@ from windtunnel.encode.rows import as_frame
 
 
 def take_rows(rows: Rows, positions: list[int] | NDArray[np.intp]) -> Rows:
-    """Some of the rows, in the kind that they were given in where that is quick."""
+    """The rows at some positions, of the same kind where that is quick, else as a DataFrame."""
     if hasattr(rows, "iloc"):
         return rows.iloc[positions]
     if isinstance(rows, np.ndarray) or hasattr(rows, "tocsr"):

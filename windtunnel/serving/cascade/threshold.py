@@ -1,4 +1,4 @@
-"""From which confidence on the small model's prediction is taken."""
+"""The confidence from which on the small model predicts a row alone."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ THRESHOLDS = tuple(round(0.5 + 0.05 * step, 2) for step in range(10)) + (0.97, 0
 NEVER = 2.0
 """Above every confidence: the full model predicts all rows."""
 QUANTILE = 1.645
-"""Of the normal distribution, 95 %."""
+"""The 95 % quantile of the normal distribution."""
 
 
 Metric = Literal["accuracy", "auc"]
@@ -35,9 +35,9 @@ class Threshold:
     value, full_value : float
         The metric of the cascade, and of the full model.
     standard_error : float
-        Of the difference of the two.
+        Standard error of the difference of the two.
     allowed : float
-        ``accuracy_loss``.
+        The ``accuracy_loss`` of ``windtunnel.cascade``.
     rows : int
         The number of validation rows.
     """
@@ -182,7 +182,7 @@ LOSSES: dict[Metric, Callable[..., Loss]] = {"accuracy": loss_of_accuracy, "auc"
 def _shares_below_and_above(
     scores: NDArray[np.float64], positive: NDArray[np.bool_]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """For each positive row the share of negative rows below it, for each negative one that of positive rows above."""
+    """The share of negative rows below each positive row, and of positive rows above each negative one."""
     ranks, count = rankdata(scores), np.count_nonzero(positive)
     below = (ranks[positive] - rankdata(scores[positive])) / (len(scores) - count)
     above = 1 - (ranks[~positive] - rankdata(scores[~positive])) / count

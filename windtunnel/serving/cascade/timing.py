@@ -20,7 +20,7 @@ class RowSeconds:
     Attributes
     ----------
     cascade, full : float
-        Of the cascade, and of its full model alone.
+        The seconds of the cascade, and of its full model alone.
     """
 
     cascade: float
