@@ -33,10 +33,9 @@ def compile(
 ) -> Translation:
     """Make a fitted pipeline, or a translation, fast. Nothing is trainable but a residual model that ``fit`` adds.
 
-    Of a pipeline the outputs are exact. Of a translation they are those of the translation: equal scores but for the
-    last digits of its type. Its exact trees stay exact, and a residual model is
-    computed as it was trained. Trees that ``fit`` or ``soften`` made soft stay soft, which takes many times as long:
-    ``net.harden()`` first makes them hard.
+    For a pipeline the outputs are exact. For a translation the scores are equal to its own but for the last digits of
+    its type. Its exact trees stay exact, and a residual model is computed as it was trained. Trees that ``fit`` or
+    ``soften`` made soft stay soft, which takes many times as long: ``net.harden()`` first makes them hard.
 
     The program computes only what the outputs depend on, and reads only the raw columns that this takes
     (``windtunnel.compiler.passes``). A residual model therefore has fewer columns to learn from than after

@@ -27,7 +27,7 @@ from windtunnel.trainers.recipe import Recipe
 from windtunnel.trainers.residual.significance import GroupLosses, group_losses
 
 MANY_ROWS = 10_000
-"""From this number of training rows on, a member loses little by a fold less."""
+"""With this number of training rows or more, a member loses little by missing a fold."""
 
 
 def crossfit(
@@ -74,15 +74,15 @@ def crossfit(
     recipe : Recipe, str or None
         The options of fine-tuning.
     seed : int
-        Of the folds, and of fine-tuning unless the recipe has one.
+        Seed of the folds, and of fine-tuning unless the recipe has one.
     **options
         Other arguments of ``Translation.fit``, such as ``progress`` or ``log_dir``.
 
     Returns
     -------
     Translation
-        Of a ``CrossFittedClassifier`` or ``CrossFittedRegressor``: exact, with the residual model if it improves the
-        metric.
+        The exact translation of a ``CrossFittedClassifier`` or ``CrossFittedRegressor``, with the residual model if it
+        improves the metric.
 
     Raises
     ------

@@ -20,7 +20,6 @@ def load(path: str | PathLike[str], *, host: Any = None, trusted: bool = False) 
     host : fitted pipeline, optional
         The pipeline that was translated. It is needed if steps of it stayed on the host and the file does not hold
         what they do.
-
     trusted : bool
         Whether to accept what could take hours on some rows: patterns of words other than scikit-learn's.
 

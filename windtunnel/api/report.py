@@ -44,7 +44,7 @@ _IN_TABLES = ("residual term", "on test rows")
 
 @dataclass(frozen=True)
 class Row:
-    """What one step of the source became.
+    """A step of the source, and the modules that it became.
 
     Attributes
     ----------
@@ -81,9 +81,9 @@ class Report:
         Task, fidelity, steps on the host, what is left out, how trees are run, fine-tuning and its candidates.
     rows : list of Row
     unit : str
-        What the raw scores are, such as "log-odds".
+        The unit of the raw scores, such as "log-odds".
     history : History or None
-        What the last ``fit`` or ``refresh`` did.
+        The record of the last ``fit`` or ``refresh``.
     test_scores : dict
         "source pipeline" and "fine-tuned" to metric to its value on test rows; empty without test rows.
     """
@@ -152,7 +152,7 @@ class Report:
         return html_page(self._repr_html_(), _versions())
 
     def _repr_html_(self) -> str:
-        """For notebooks."""
+        """The report as HTML, for notebooks."""
         shown = [fact for fact in self.facts if fact[0] not in _IN_TABLES]
         facts = "".join(f"<dt>{escape(name)}</dt><dd>{escape(value)}</dd>" for name, value in shown)
         steps = html_table(HEADINGS, map(_cells, self.rows), NUMERIC, total=self._total())
@@ -296,7 +296,7 @@ def _facts(net: TranslatedPipeline) -> list[tuple[str, str]]:
 
 
 def _next_step(net: TranslatedPipeline) -> str:
-    """What a user may do with the translation now."""
+    """The calls that a user may make next."""
     if net.head.task == "transform":
         return "net.transform(X) gives the columns; net.save(path) keeps the translation"
     if net.history is None and not net.fixed:
@@ -317,7 +317,7 @@ def _fidelity(net: TranslatedPipeline) -> str:
 
 
 def _history_facts(history: History) -> list[tuple[str, str]]:
-    """What fit or refresh did, and its candidates."""
+    """The result of fit or refresh, and its candidates."""
     candidates = [result.text(history.metric) for result in history.candidates]
     if history.refresh is None:
         return [("fine-tuned", history.summary), *(("candidate", text) for text in candidates)]

@@ -81,7 +81,7 @@ def sweep(
     study_name : str
         Name of the study in the storage.
     metric : str, optional
-        As in the recipe; None takes the recipe's, or the one that fits the task.
+        Name of the metric, as in the recipe; None takes the recipe's, or the one that fits the task.
     objectives : ("metric",) or ("metric", "inference_cost")
         With the cost, Optuna searches the Pareto front of both and prunes nothing. The cost is the number of operations
         per row (``windtunnel.sweeps.cost.inference_cost``).
@@ -90,7 +90,7 @@ def sweep(
     level, start, temperature, untranslated
         Options of ``translate`` that the space does not name, and those of the default trial.
     calibrate : rows, optional
-        For ``translate``; None draws up to 5,000 training rows.
+        Calibration rows for ``translate``; None draws up to 5,000 training rows.
     folder : path, optional
         Gets ``best.windtunnel``, and ``trials/<number>.windtunnel`` of every trial of the Pareto front. Without it the
         models are temporary, and the best one is trained again if another process trained it.
@@ -103,7 +103,7 @@ def sweep(
     sampler : optuna.samplers.BaseSampler, optional
         None is Optuna's ``TPESampler``.
     accelerator : str
-        Lightning's.
+        Argument of Lightning's Trainer.
     progress : bool
         Whether Optuna logs a line per trial to stderr.
 
@@ -160,6 +160,6 @@ def sweep(
             progress=progress,
         )
     except ValidationError as error:
-        errors = [f"{'.'.join(map(str, one['loc']))}={one['input']!r}: {one['msg']}" for one in error.errors()]
+        errors = [f"{'.'.join(map(str, each['loc']))}={each['input']!r}: {each['msg']}" for each in error.errors()]
         raise BadInput("; ".join(errors)) from error
     return run(settings)

@@ -41,7 +41,8 @@ def translate(
         thousands of leaves stay hard, with a warning. With a mapping all trees become soft; steps that it does not name
         get L4.
     start : "warm" or "cold"
-        Copied from the fitted pipeline, or the same architecture with random trees and tables, soft at once.
+        "warm" copies the weights of the fitted pipeline. "cold" draws random trees and tables of the same architecture,
+        soft at once.
     temperature : "auto" or float
         "auto": thresholds move to the middle of their gap, and every node gets its own temperature. The trees are as
         soft as they can be with 99.995 % of the variance of the raw scores kept on the ``calibrate`` rows. Without

@@ -46,7 +46,7 @@ class Translation(TranslatedPipeline):
         return f"{type(self).__name__}({'; '.join(f'{name}: {value}' for name, value in self._facts_in_short())})"
 
     def _repr_html_(self) -> str:
-        """For notebooks; ``report`` says more."""
+        """The facts of ``repr`` as HTML, for notebooks; ``report`` says more."""
         facts = "".join(f"<dt>{escape(name)}</dt><dd>{escape(value)}</dd>" for name, value in self._facts_in_short())
         return f"<strong>{type(self).__name__}</strong><dl>{facts}</dl>"
 
@@ -166,7 +166,7 @@ class Translation(TranslatedPipeline):
         return explain(self, rows, background, samples=samples)
 
     def report(self, test: tuple[Any, Any] | None = None, *, source: Any = None) -> Report:
-        """What each step became, its fidelity, and what training has changed.
+        """A report of what each step became, its fidelity, and what training has changed.
 
         Parameters
         ----------

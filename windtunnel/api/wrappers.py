@@ -113,7 +113,7 @@ class _WindTunnel(BaseEstimator):
             DataFrame, array, or what the pipeline takes.
         y : array of shape (rows,)
         sample_weight : array of shape (rows,), optional
-            For the pipeline's last step and for the loss.
+            Row weights for the pipeline's last step and for the loss.
         eval_set : (X, y), (X, y, weight), or a list with one of these, optional
             Validation rows in the place of those that are held out.
         """
@@ -238,7 +238,7 @@ class _WindTunnel(BaseEstimator):
         return indexable(as_column(X)) if one_dimensional(self._pipeline()) else _table(X)
 
     def explain(self, X: Any, background: Any = None, *, samples: int = 50) -> Explanation:
-        """What ``Translation.explain`` returns for the translation."""
+        """The contributions of raw columns to the raw scores of rows; see ``Translation.explain``."""
         X = self._rows(X)
         return self._checked(X).explain(X, background, samples=samples)  # type: ignore[no-any-return]
 
@@ -254,7 +254,7 @@ class _WindTunnel(BaseEstimator):
 
     @property
     def history_(self) -> Any:
-        """What fine-tuning did, epoch by epoch."""
+        """The record of fine-tuning, with its epochs."""
         return self.translation_.history
 
 
@@ -315,7 +315,7 @@ class WindTunnelClassifier(ClassifierMixin, _WindTunnel):
         Members of ``windtunnel.crossfit``: more accurate, and as many times slower to score. "auto" and None are one
         model.
     random_state : int, RandomState or None, default 0
-        Of the hold-out, the calibration rows and fine-tuning.
+        Seed of the hold-out, the calibration rows and fine-tuning.
     progress : bool, default False
         Whether to show a progress bar.
 

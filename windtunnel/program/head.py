@@ -20,7 +20,7 @@ from windtunnel.modules.outputs.links import LINKS, PROBABILITIES
 
 METHODS = ("predict", "predict_proba", "predict_log_proba", "decision_function", "score_samples", "transform", "apply")
 LABELS_AND_PROBABILITIES = "predict, predict_proba"
-"""In the place of a method: the outputs of both, of a classifier of one target."""
+"""Stands for both methods in ``Engine.direct``, which then computes the outputs of both at once."""
 
 
 LARGEST_ROUNDING = 0.01
@@ -52,7 +52,7 @@ class Head:
 
     @property
     def unit(self) -> str:
-        """What the raw scores are: "log-odds", "probability", "prediction", "log of the prediction" or "raw score"."""
+        """The unit of the raw scores: "log-odds", "probability", "prediction", "log of the prediction", "raw score"."""
         if self.link in PROBABILITIES:
             return "probability"
         if self.task == "regression" and self.link == "identity":

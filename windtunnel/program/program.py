@@ -11,7 +11,7 @@ from windtunnel.modules.base import Module
 
 FLOAT32_MAX = 3.4028234663852886e38
 BEYOND_FLOAT32 = 3.4028235677973366e38
-"""From here on float64 numbers become infinite in float32; smaller ones are rounded to its greatest number."""
+"""The least float64 number that becomes infinite in float32; smaller ones are rounded to its greatest number."""
 NUMBERS, IDS = 0, 1
 """Slots of the two blocks of a batch; the output of step i is in slot 2 + i."""
 

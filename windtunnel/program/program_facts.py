@@ -20,7 +20,7 @@ from windtunnel.program.summed_counts import SummedCounts, counting_hosts
 
 
 class ProgramFacts:
-    """What the checks before a prediction need; valid while the steps of the program have the same modules."""
+    """Facts that the checks before a prediction need; valid while the steps of the program have the same modules."""
 
     def __init__(
         self, program: Program, modules: list[nn.Module | None], encoder: RowEncoder, hosts: Sequence[HostStep]

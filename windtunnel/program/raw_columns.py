@@ -21,7 +21,7 @@ from windtunnel.program.translated import TranslatedPipeline
 
 @dataclass(frozen=True)
 class RawColumns:
-    """What contributions are given to: the raw columns that a translation encodes.
+    """The raw columns that a translation encodes, to which contributions are given.
 
     Columns that a step on the host computes count as the raw column that it reads, or as one if it reads several. If
     the step returns a table of at most ``MOST_LISTED`` columns that have names, each of them counts.

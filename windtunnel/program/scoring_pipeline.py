@@ -54,7 +54,7 @@ class Engine(Protocol):
         ...
 
     def direct(self, net: ScoringPipeline, method: str, rows: Rows) -> Any:
-        """What a method of the source gives for raw rows; None if the rows have to be encoded and checked first."""
+        """The output of a method of the source for raw rows; None if they have to be encoded and checked first."""
         ...
 
 
@@ -72,7 +72,7 @@ class ScoringPipeline(nn.Module):
     hosts : list of HostStep
         Steps that stay on the host.
     engine : Engine or None
-        What runs the program; None is eager torch.
+        Runs the program; None is eager torch.
     batch_size : int
         How many rows go through the program at once.
     """
@@ -114,7 +114,10 @@ class ScoringPipeline(nn.Module):
     def encoded_parts(
         self, rows: Rows, *, training: bool = False, at_once: int | None = None, shared: bool = False
     ) -> Iterable[Batch]:
-        """Raw rows as batches of at most ``at_once`` rows, by default as a single one; see ``RowEncoder.block``."""
+        """Raw rows as batches of at most ``at_once`` rows, by default as a single one.
+
+        ``shared`` is that of ``RowEncoder.encode_array``.
+        """
         if isinstance(rows, Batch):
             return (self.encoder.check_batch(rows),)
         if self.hosts:

@@ -1,1 +1,1 @@
-"""What a translation records about itself, as plain data: origins, strategies, fidelity, hardening, history."""
+"""The records of a translation about itself, as plain data: origins, strategies, fidelity, hardening, history."""

@@ -1,4 +1,4 @@
-"""What a fit has learned, as plain data: the strongest terms of the residual model, and calibration."""
+"""The results of a fit, as plain data: the strongest terms of the residual model, and calibration."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class CellSummary:
     output: str = ""  # the label that the score speaks for, if there are several scores
 
     def text(self, unit: str) -> str:
-        """Such as "origin=ORD x hour=18: +0.41 log-odds, 1,204 rows"."""
+        """The cell in a line, such as "origin=ORD x hour=18: +0.41 log-odds, 1,204 rows"."""
         label = f" for class {self.output}" if self.output else ""
         return f"{self.values}: {self.contribution:+.3g}{_unit(unit)}{label}, {self.rows:,} row{'s' * (self.rows != 1)}"
 

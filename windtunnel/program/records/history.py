@@ -30,7 +30,7 @@ class Epoch:
     train_loss : float or None
         Mean over the steps; None for epoch 0.
     val_loss, metric : float
-        On the validation rows.
+        Their values on the validation rows.
     learning_rate : float
     seconds : float
         Wall time of training and validation.
@@ -58,14 +58,14 @@ class CandidateResult:
         "residual model", "boosted residual", "joint training", or two of these, as in "joint training + interactions";
         of a refresh "anchor 50" or "anchor 50 with replay".
     metric, loss : float or None
-        On all validation rows; None where fit does not compute it.
+        Their values on all validation rows; None where fit does not compute them.
     gain, standard_error : float or None
         Decrease of the loss on validation rows that had no part in fitting, against the model that it extends, and the
         standard error of this mean; None where fit does not test it.
     kept : bool
         Whether fit installed it.
     reason : str
-        Why, or why not.
+        Why it was kept, or why not.
     rows : int or None
         Validation rows of the test.
     epoch : int or None
@@ -96,7 +96,7 @@ class CandidateResult:
 
 @dataclass(frozen=True, repr=False)
 class History:
-    """What ``fit`` or ``refresh`` did; ``str`` returns text, a notebook shows tables.
+    """The record of a ``fit`` or ``refresh``; ``str`` returns text, a notebook shows tables.
 
     Attributes
     ----------
@@ -119,9 +119,9 @@ class History:
     validation_rows : int or None
         Number of these rows; None for a loader that does not tell it.
     epoch_rule : str
-        Which epoch is the best one, such as "the best auroc".
+        The rule for the best epoch, such as "the best auroc".
     stopped : str
-        What ended training, such as "early: 3 epochs without a lower loss".
+        How training ended, such as "early: 3 epochs without a lower loss".
     """
 
     epochs: list[Epoch]
@@ -339,7 +339,7 @@ class History:
         return self.to_frame("candidates").drop(columns=hidden, errors="ignore")
 
     def _repr_html_(self) -> str:
-        """For notebooks."""
+        """The summary, candidates, notes and epochs as HTML, for notebooks."""
         notes = "".join(f"<li>{escape(str(line))}</li>" for line in [*self.candidates, *self.notes()])
         candidates, epochs = (
             frame.to_html(index=False, border=0, na_rep="-", float_format=lambda value: f"{value:.6g}")

@@ -1,4 +1,4 @@
-"""What a refresh changed, and how far its rows are from the training rows, as plain data."""
+"""The changes by a refresh, and how far its rows are from the training rows, as plain data."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class ScoreChange:
     metric_after: float
 
     def text(self, metric: str) -> str:
-        """Such as "auroc 0.8102 -> 0.8334, loss 0.4512 -> 0.4290 on 1,000 validation rows"."""
+        """The change in a line, such as "auroc 0.8102 -> 0.8334, loss 0.4512 -> 0.4290 on 1,000 validation rows"."""
         loss = f", loss {self.loss_before:.4f} -> {self.loss_after:.4f}"
         if (self.metric_before, self.metric_after) == (self.loss_before, self.loss_after):
             loss = ""
@@ -41,8 +41,8 @@ class RefreshDetails:
     new_rows: int
     old_rows: int
     changes: tuple[ScoreChange, ...]
-    """Of the new validation rows, and of the held-out old rows if there are any. Held-out new rows take part in a last
-    fit afterwards; these numbers are from before it."""
+    """The changes on the new validation rows, and on the held-out old rows if there are any. Held-out new rows take
+    part in a last fit afterwards; these numbers are from before it."""
     profile_rows: int | None  # training rows in the profile that drift is measured against; None without a profile
     drift: tuple[ColumnDrift, ...]  # of each raw column of the new rows, the largest first
 

@@ -1,4 +1,4 @@
-"""What the compiler passes have left out of a program."""
+"""The columns that compiler passes have left out of a program."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Simplification:
-    """What ``compile`` has saved."""
+    """The columns that ``compile`` has left out."""
 
     # columns, of_columns: columns that the steps compute for a row, after and before
     columns: int

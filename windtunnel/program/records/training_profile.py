@@ -24,7 +24,7 @@ SMOOTHING = 0.5
 """Rows that drift adds to each bin, so that an empty one has a logarithm."""
 BACKGROUND_ROWS = 1000
 MOST_ROWS = 200_000
-"""Of more rows so many are counted, evenly spaced."""
+"""The most rows that are counted; of more rows, evenly spaced ones are taken."""
 
 
 @dataclass(frozen=True)

@@ -55,7 +55,7 @@ class BoostedTerms:
     def inputs_of(self, term: int) -> list[int]:
         """The input columns that a term reads."""
         pairs = zip(self.coded.interactions, self._of_interaction, strict=True)
-        columns = {column for interaction, of in pairs if of == term for column in interaction}
+        columns = {column for interaction, its_term in pairs if its_term == term for column in interaction}
         return sorted(columns, key=lambda column: self.coded.sources[column])
 
 

@@ -47,7 +47,7 @@ class CodedColumns:
         return tuple(sorted({self.sources[column] for column in columns}))
 
     def input(self, numbers: Tensor, ids: Tensor) -> Tensor:
-        """What the step reads of encoded rows."""
+        """The input of the step for encoded rows."""
         module: Any = self.step.module
         device = module.edges.device
         return self.step.gather([numbers.to(device), ids.to(device)])
@@ -60,7 +60,7 @@ class CodedColumns:
         return codes
 
     def value_text(self, encoder: RowEncoder, column: int, code: int) -> str:
-        """What a code of an input column stands for: "=ORD", "=18", " in (17.5, 18.2]", " missing"."""
+        """The value of a code of an input column as text: "=ORD", "=18", " in (17.5, 18.2]", " missing"."""
         block, place = self.inputs[column]
         if block == NUMBERS:
             module: Any = self.step.module
@@ -99,9 +99,9 @@ class ResidualTerms:
 
     def inputs_of(self, term: int) -> list[int]:
         """The input columns that a term reads."""
-        columns = {column for column, of in enumerate(self._of_column) if of == term}
-        for interaction, of in zip(self.coded.interactions, self._of_interaction, strict=True):
-            columns |= set(interaction) if of == term else set()
+        columns = {column for column, its_term in enumerate(self._of_column) if its_term == term}
+        for interaction, its_term in zip(self.coded.interactions, self._of_interaction, strict=True):
+            columns |= set(interaction) if its_term == term else set()
         return sorted(columns, key=lambda column: self.coded.sources[column])
 
     def values(self, x: Tensor) -> NDArray[np.float64]:
@@ -122,7 +122,7 @@ class ResidualTerms:
             return (values * residual.unit.double()).cpu().numpy()
 
     def _column_values(self, codes: Tensor) -> Tensor:
-        """Per unit, ``[B, columns, K]``."""
+        """The contribution of each input column in units of the residual model, ``[B, columns, K]``."""
         at = codes + self.residual.first_code
         values = self.residual.weight[at].double()
         if self.residual.factors.shape[2] > 0:
