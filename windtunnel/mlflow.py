@@ -65,7 +65,7 @@ def load_model(uri: str) -> Translation:
 
 
 class Predictor:
-    """What ``mlflow.pyfunc.load_model`` wraps."""
+    """The model that ``mlflow.pyfunc.load_model`` wraps."""
 
     def __init__(self, net: Translation) -> None:
         self.net = net

@@ -36,7 +36,7 @@ def wrapped(number: int) -> int:
 
 
 def _shifted(number: int, by: int) -> int:
-    """To the right by 1 to 63 bits, with zeros from the left."""
+    """Shift to the right by 1 to 63 bits, with zeros from the left."""
     return (number >> by) & ((1 << (64 - by)) - 1)
 
 

@@ -152,9 +152,9 @@ def misspelt_names(step: Any, key: str) -> Iterator[str]:
     Parameters
     ----------
     step : step or list of steps
-        As in a file.
+        Written as in a file.
     key : str
-        Of the step, such as "pipeline.model".
+        Key of the step, such as "pipeline.model".
     """
     if isinstance(step, Sequence) and not isinstance(step, str):
         for index, each in enumerate(step):

@@ -75,7 +75,7 @@ def _parts(net: TranslatedPipeline, raw: RawColumns) -> tuple[ScorePart, Boosted
 
 
 def _summands(net: TranslatedPipeline, slot: int) -> tuple[int, list[int], int]:
-    """Of a step that adds a residual: slot and columns of the scores that it adds to, and the slot of the residual."""
+    """Slot and columns of the scores that a step adds a residual to, and the slot of the residual."""
     places = input_places(net.program, slot)
     half = len(places) // 2
     return places[0][0], [column for _, column in places[:half]], places[half][0]

@@ -18,7 +18,7 @@ UP, DOWN, NEUTRAL = "#e07b39", "#3b76af", "#9a9a9a"
 
 
 class Explained(Protocol):
-    """What the plots need of an ``Explanation``."""
+    """The part of an ``Explanation`` that the plots need."""
 
     @property
     def values(self) -> NDArray[np.float64]: ...  # noqa: D102  [B, terms, K]

@@ -47,7 +47,7 @@ ERRORS = {
 
 @dataclass(frozen=True)
 class Output:
-    """What a method computes: the program of the scores or of its own step, and that of the head behind it."""
+    """The programs of a method: that of the scores or of its own step, and that of the head behind it."""
 
     method: str
     program: str
@@ -183,7 +183,7 @@ def _checks(values: dict[str, frozenset[str]]) -> str:
 
 
 def _to_output(output: Output, kind: str) -> str:
-    """From the scores of a block to the output."""
+    """Lines that turn the scores of a block into the output."""
     width, source = output.width, "scores[row * outputs + at]"
     linked = ""
     if output.head is not None:

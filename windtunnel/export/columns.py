@@ -1,4 +1,4 @@
-"""Which raw columns a file reads, and as numbers or texts."""
+"""The raw columns that a file reads, as numbers or as texts."""
 
 from __future__ import annotations
 

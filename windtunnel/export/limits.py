@@ -1,4 +1,4 @@
-"""What each file format cannot hold. ``docs/export.md`` shows the same table."""
+"""The limits of each file format. ``docs/export.md`` shows the same table."""
 
 from __future__ import annotations
 

@@ -203,7 +203,7 @@ def _lookup(name: str, ids: str, category: CategoryColumn) -> Any:
 
 
 def _misread(net: TranslatedPipeline) -> dict[str, list[str]]:
-    """For each column the texts that are none of its categories, and that ``_lookup`` reads as missing."""
+    """The texts of each column that are none of its categories, and that ``_lookup`` reads as missing."""
     texts: dict[str, list[str]] = {}
     for _, category in text_slots(net.encoder):
         (name,) = names(net.encoder, [category.column])

@@ -1,4 +1,4 @@
-"""What gives the outputs of a file beside the raw scores."""
+"""The outputs of a file besides the raw scores."""
 
 # No postponed annotations here: torch.jit.script reads the class-level ones and takes no strings.
 

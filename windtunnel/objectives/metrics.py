@@ -130,7 +130,7 @@ class Metric:
         return value > than if self.greater_is_better else value < than
 
     def _values(self, scores: Tensor, target: Tensor, output: Tensor | None = None) -> Tensor:
-        """What the metric compares with targets, from scores in float64 or from the output of ``method``."""
+        """The values that the metric compares with targets, from scores in float64 or from the output of ``method``."""
         if self.name in _RANKINGS:
             return self._ranks(scores, output)
         if self.name in ("accuracy", "f1"):

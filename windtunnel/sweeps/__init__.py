@@ -1,1 +1,1 @@
-"""What a sweep is made of: its space, the trials' budget across processes, one trial, artefacts, results, plots."""
+"""The parts of a sweep: its space, the trials' budget across processes, one trial, artefacts, results, plots."""

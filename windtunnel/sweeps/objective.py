@@ -148,7 +148,7 @@ class Objective:
         return {name: value if facts.get(name) is None else facts[name] for name, value in options.items()}
 
     def facts(self) -> dict[str, Any]:
-        """What all calls on one study must have in common for their values to be comparable, as JSON values."""
+        """The facts that all calls on one study must share for their values to be comparable, as JSON values."""
         settings, fixed = self.settings, self.space.fixed
         return {
             **Recipe.resolve(self.recipe, _of_recipe(fixed)).facts(),

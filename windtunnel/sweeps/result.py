@@ -89,7 +89,7 @@ class SweepResult:
         return str(self)
 
     def _repr_html_(self) -> str:
-        """For notebooks."""
+        """The summary and the history as HTML, for notebooks."""
         return f"<pre>{escape(str(self))}</pre>{self.history.to_html(index=False, max_rows=20)}"
 
     def __str__(self) -> str:

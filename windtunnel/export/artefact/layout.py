@@ -34,7 +34,7 @@ class Strict(BaseModel):
 
 
 class Manifest(BaseModel):
-    """What every version of the layout has."""
+    """The fields that every version of the layout has."""
 
     format: Literal["windtunnel"]
     schema_number: int
