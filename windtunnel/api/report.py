@@ -19,18 +19,13 @@ from rich.table import Table
 from rich.text import Text
 from torch import Tensor
 
+from windtunnel.api.report_facts import SHOWN_TERMS, report_facts
 from windtunnel.api.report_html import STYLE, html_page, html_table, learning_curve, reliability_diagram
-from windtunnel.compiler.native.engine import NativeEngine
-from windtunnel.compiler.onnx_runtime import OnnxEngine
 from windtunnel.modules.trees.soft.trees import SoftSplits
 from windtunnel.pipeline.host_step import HostStep
 from windtunnel.program.records.history import History
 from windtunnel.program.translated import TranslatedPipeline
 
-SHOWN_DRIFT = 12
-"""The columns with the largest drift."""
-SHOWN_TERMS = 10
-"""The strongest terms of the residual model."""
 LONGEST_STEP = 20
 """Characters of a path in the pipeline; the text cuts longer ones at their dots."""
 WIDTH = 100
@@ -103,7 +98,7 @@ class Report:
         hosts = [Row(host.name, host.estimator, _host_role(host), 0, 0, None) for host in net.hosts]
         rows = [*hosts, *(_row(net, name, positions) for name, positions in groups.items())]
         tests = [("on test rows", _scores_text(name, scores)) for name, scores in (test_scores or {}).items()]
-        return cls([*_facts(net), *tests], rows, net.head.unit, net.history, test_scores or {})
+        return cls([*report_facts(net), *tests], rows, net.head.unit, net.history, test_scores or {})
 
     def to_dict(self) -> dict[str, Any]:
         """The report as JSON values: "facts" (pairs), "steps", "unit" of the raw scores, "history", "test_scores"."""
@@ -259,77 +254,6 @@ def _distances(pairs: list[tuple[Tensor, Tensor]]) -> tuple[float, float]:
         moved += float((now[numbers].double() - initial[numbers].double()).square().sum())
         norm += float(initial[numbers].double().square().sum())
     return math.sqrt(moved), math.sqrt(norm)
-
-
-def _facts(net: TranslatedPipeline) -> list[tuple[str, str]]:
-    task, classes = net.head.task, net.head.classes
-    if isinstance(classes, list):
-        task += f" of {len(classes)} targets, with {', '.join(str(len(labels)) for labels in classes)} classes"
-    elif classes is not None:
-        labels = [*map(str, net.head.labels_in_order)]
-        task += f", {len(labels)} classes: {', '.join(labels[:8])}{', ...' if len(labels) > 8 else ''}"
-    facts = [("task", task), ("fidelity", _fidelity(net))]
-    for host in net.hosts:
-        reason = host.reason.removeprefix(f"step {host.name!r}: ")
-        text = f"{host.name}: {reason.removesuffix('.')}. The gradient ends there: nothing before it is trained."
-        facts.append(("on the host", text))
-    if net.simplification is not None and net.simplification.saves():
-        facts.append(("simplified", str(net.simplification)))
-    onnx = "; ONNX Runtime walks them by its own operator" if isinstance(net.engine, OnnxEngine) else ""
-    facts += [("trees", f"{choice}{onnx}") for choice in net.strategy_choices]
-    if isinstance(net.engine, NativeEngine):
-        facts += [("runs in torch", f"{name}: {reason}") for name, reason in net.engine.torch_steps.items()]
-    if net.softening is not None and net.softening_pending:
-        text = f"joint training and net.soften() replace exact trees by soft ones (level {net.softening.level})"
-        facts.append(("trainable", text))
-    if net.history is not None:
-        facts += _history_facts(net.history)
-        facts += [("residual term", term.text(net.head.unit)) for term in net.history.terms[:SHOWN_TERMS]]
-        if net.history.calibration is not None:
-            facts.append(("calibration", str(net.history.calibration)))
-    elif net.head.task != "transform" and not net.fixed:
-        facts.append(("fine-tuned", "no: untrained, as fit was not called"))
-    if net.hardened:
-        facts.append(("hardened", str(net.hardening or "not measured: harden was given no rows")))
-    facts.append(("next", _next_step(net)))
-    return facts
-
-
-def _next_step(net: TranslatedPipeline) -> str:
-    """The calls that a user may make next."""
-    if net.head.task == "transform":
-        return "net.transform(X) gives the columns; net.save(path) keeps the translation"
-    if net.history is None and not net.fixed:
-        return "net.fit((X, y), (X_valid, y_valid)) fine-tunes; net.explain(X) explains scores"
-    return "net.explain(X) explains scores; net.save(path) keeps the translation, net.export(path) writes one file"
-
-
-def _fidelity(net: TranslatedPipeline) -> str:
-    soft = any(isinstance(step.module, SoftSplits) for step in net.program.steps)
-    fidelity = net.fidelity
-    if not soft and not net.hardened and (fidelity is None or fidelity.r2 > 1 - 1e-6):
-        return "exact: every step computes what its source does"
-    if fidelity is None:
-        return "soft trees, not measured: translate was given no calibrate rows"
-    return (
-        f"before training, R2 {fidelity.r2:.6f} against the source's own outputs on {fidelity.rows:,} calibration rows"
-    )
-
-
-def _history_facts(history: History) -> list[tuple[str, str]]:
-    """The result of fit or refresh, and its candidates."""
-    candidates = [result.text(history.metric) for result in history.candidates]
-    if history.refresh is None:
-        return [("fine-tuned", history.summary), *(("candidate", text) for text in candidates)]
-    refresh, kept = history.refresh, history.kept
-    replayed = f" and {refresh.old_rows:,} old rows" if refresh.old_rows else ""
-    result = "nothing changed" if kept is None or kept.name == "translation" else f"kept: {kept.name}"
-    return [
-        ("refreshed", f"with {refresh.new_rows:,} new rows{replayed} in {history.seconds:.1f} s; {result}"),
-        *(("before, after", change.text(history.metric)) for change in refresh.changes),
-        ("drift of inputs", refresh.drift_text(SHOWN_DRIFT)),
-        *(("attempt", text) for text in candidates),
-    ]
 
 
 def _cells(row: Row) -> Sequence[str]:

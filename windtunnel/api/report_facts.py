@@ -1,0 +1,98 @@
+"""The facts of a report: what a translation is, how it runs, and what fine-tuning has changed."""
+
+from __future__ import annotations
+
+from windtunnel.compiler.native.engine import NativeEngine
+from windtunnel.compiler.onnx_runtime import OnnxEngine
+from windtunnel.modules.trees.soft.trees import SoftSplits
+from windtunnel.program.head import Head
+from windtunnel.program.records.history import History
+from windtunnel.program.translated import TranslatedPipeline
+
+Facts = list[tuple[str, str]]
+"""Pairs of a name and a text; a name may occur several times."""
+SHOWN_DRIFT = 12
+"""The most columns whose drift is shown, the largest first."""
+SHOWN_TERMS = 10
+"""The most terms of the residual model that are shown, the strongest first."""
+
+
+def report_facts(net: TranslatedPipeline) -> Facts:
+    """Task, fidelity, steps on the host, how steps are run, fine-tuning and its candidates, the next calls."""
+    facts = [("task", _task(net.head)), ("fidelity", _fidelity(net)), *_run_facts(net)]
+    if net.softening is not None and net.softening_pending:
+        text = f"joint training and net.soften() replace exact trees by soft ones (level {net.softening.level})"
+        facts.append(("trainable", text))
+    if net.history is not None:
+        facts += _history_facts(net.history, net.head.unit)
+    elif net.head.task != "transform" and not net.fixed:
+        facts.append(("fine-tuned", "no: untrained, as fit was not called"))
+    if net.hardened:
+        facts.append(("hardened", str(net.hardening or "not measured: harden was given no rows")))
+    return [*facts, ("next", _next_step(net))]
+
+
+def _task(head: Head) -> str:
+    """The task, with the classes."""
+    if head.classes is None:
+        return head.task
+    if isinstance(head.classes, list):
+        counts = ", ".join(str(len(labels)) for labels in head.classes)
+        return f"{head.task} of {len(head.classes)} targets, with {counts} classes"
+    labels = [*map(str, head.labels_in_order)]
+    return f"{head.task}, {len(labels)} classes: {', '.join(labels[:8])}{', ...' if len(labels) > 8 else ''}"
+
+
+def _run_facts(net: TranslatedPipeline) -> Facts:
+    """Steps on the host, what ``compile`` has left out, and what runs the other steps."""
+    facts = []
+    for host in net.hosts:
+        reason = host.reason.removeprefix(f"step {host.name!r}: ")
+        text = f"{host.name}: {reason.removesuffix('.')}. The gradient ends there: nothing before it is trained."
+        facts.append(("on the host", text))
+    if net.simplification is not None and net.simplification.saves():
+        facts.append(("simplified", str(net.simplification)))
+    onnx = "; ONNX Runtime walks them by its own operator" if isinstance(net.engine, OnnxEngine) else ""
+    facts += [("trees", f"{choice}{onnx}") for choice in net.strategy_choices]
+    if isinstance(net.engine, NativeEngine):
+        facts += [("runs in torch", f"{name}: {reason}") for name, reason in net.engine.torch_steps.items()]
+    return facts
+
+
+def _next_step(net: TranslatedPipeline) -> str:
+    """The calls that a user may make next."""
+    if net.head.task == "transform":
+        return "net.transform(X) gives the columns; net.save(path) keeps the translation"
+    if net.history is None and not net.fixed:
+        return "net.fit((X, y), (X_valid, y_valid)) fine-tunes; net.explain(X) explains scores"
+    return "net.explain(X) explains scores; net.save(path) keeps the translation, net.export(path) writes one file"
+
+
+def _fidelity(net: TranslatedPipeline) -> str:
+    soft = any(isinstance(step.module, SoftSplits) for step in net.program.steps)
+    fidelity = net.fidelity
+    if not soft and not net.hardened and (fidelity is None or fidelity.r2 > 1 - 1e-6):
+        return "exact: every step computes what its source does"
+    if fidelity is None:
+        return "soft trees, not measured: translate was given no calibrate rows"
+    return (
+        f"before training, R2 {fidelity.r2:.6f} against the source's own outputs on {fidelity.rows:,} calibration rows"
+    )
+
+
+def _history_facts(history: History, unit: str) -> Facts:
+    """The result of fit or refresh with its candidates, the terms of the residual model, and the calibration."""
+    candidates = [result.text(history.metric) for result in history.candidates]
+    facts = [("fine-tuned", history.summary), *(("candidate", text) for text in candidates)]
+    if history.refresh is not None:
+        refresh, kept = history.refresh, history.kept
+        replayed = f" and {refresh.old_rows:,} old rows" if refresh.old_rows else ""
+        result = "nothing changed" if kept is None or kept.name == "translation" else f"kept: {kept.name}"
+        facts = [
+            ("refreshed", f"with {refresh.new_rows:,} new rows{replayed} in {history.seconds:.1f} s; {result}"),
+            *(("before, after", change.text(history.metric)) for change in refresh.changes),
+            ("drift of inputs", refresh.drift_text(SHOWN_DRIFT)),
+            *(("attempt", text) for text in candidates),
+        ]
+    facts += [("residual term", term.text(unit)) for term in history.terms[:SHOWN_TERMS]]
+    return facts if history.calibration is None else [*facts, ("calibration", str(history.calibration))]
