@@ -14,18 +14,17 @@ from windtunnel.compiler.native.head import finish
 from windtunnel.compiler.native.image import ALIGNMENT, ImageWriter, operations_of, renumbered
 from windtunnel.compiler.native.lowering import NotNative
 from windtunnel.errors import UnfaithfulOption
+from windtunnel.export.c_header import header_text, row_fields
 from windtunnel.export.c_source import (
     ERRORS,
     LOOKUP,
     Output,
     computed_places,
     encode_function,
-    header_text,
     image_table,
     label_table,
     message_function,
     method_function,
-    row_fields,
     runtime,
     workspace_bytes,
 )

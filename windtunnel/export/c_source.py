@@ -1,4 +1,4 @@
-"""The texts that a C file and its header are made of.
+"""The texts that a C file is made of.
 
 A C file holds, in this order: the C sources of the operations that its programs use (``runtime``), the programs
 themselves (``image_table``), the vocabularies with the function that encodes a row (``encode_function``), a function
@@ -7,7 +7,6 @@ per method (``method_function``), messages and labels.
 
 from __future__ import annotations
 
-import keyword
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,10 +16,8 @@ import numpy as np
 from windtunnel.compiler.native.build import SOURCES
 from windtunnel.compiler.native.image import ALIGNMENT, Header
 from windtunnel.encode import MISSING_ID, NONE_CATEGORY, CategoryColumn, RowEncoder
-from windtunnel.export.columns import names
 from windtunnel.program.head import Head
 from windtunnel.program.program import NUMBERS
-from windtunnel.program.translated import TranslatedPipeline
 
 PRELUDE = """#if defined(__GNUC__)
 #pragma GCC diagnostic ignored "-Wunused-function"
@@ -28,11 +25,6 @@ PRELUDE = """#if defined(__GNUC__)
 #define WT_LINKAGE static
 """
 LOOKUP = Path(__file__).with_name("c") / "lookup.c"
-KEYWORDS = {
-    "auto", "break", "case", "char", "const", "continue", "default", "do", "double", "else", "enum", "extern", "float",
-    "for", "goto", "if", "inline", "int", "long", "register", "restrict", "return", "short", "signed", "sizeof",
-    "static", "struct", "switch", "typedef", "union", "unsigned", "void", "volatile", "while",
-}  # fmt: skip
 ERRORS = {
     "ok": "",
     "no_rows": "got 0 rows; at least 1 is needed",
@@ -52,9 +44,14 @@ class Output:
     method: str
     program: str
     head: str | None
-    width: int
-    positions: bool
-    rejects: dict[tuple[int, int], frozenset[str]]
+    width: int  # values per row
+    positions: bool  # whether they are positions of labels
+    rejects: dict[tuple[int, int], frozenset[str]]  # see ``slot_guards``
+
+    @property
+    def c_type(self) -> str:
+        """The type of a value."""
+        return "int32_t" if self.positions else "double"
 
     @property
     def checked(self) -> list[tuple[int, int]]:
@@ -63,23 +60,8 @@ class Output:
 
 
 def computed_places(rejects: dict[tuple[int, int], frozenset[str]]) -> list[tuple[int, int]]:
-    """The columns among them that steps compute, and the steps that reject rows."""
+    """The places that are no raw columns: columns that steps compute, and steps that reject rows."""
     return sorted(place for place, kinds in rejects.items() if place[0] != NUMBERS and kinds)
-
-
-def row_fields(encoder: RowEncoder) -> dict[int, str]:
-    """The name in the struct of each raw column."""
-    columns, fields = encoder.used_columns(), dict[int, str]()
-    for column, name in zip(columns, names(encoder, columns), strict=True):
-        field = re.sub(r"\W", "_", name, flags=re.ASCII)
-        field = f"x{field}" if not field or field[0].isdigit() else field
-        field = f"{field}_" if field in KEYWORDS or keyword.iskeyword(field) else field
-        fields[column] = field if field not in fields.values() else f"{field}_{column}"
-    return fields
-
-
-def _texts(encoder: RowEncoder) -> set[int]:
-    return encoder.columns_by_kind()[1]
 
 
 def workspace_bytes(encoder: RowEncoder, images: dict[str, bytes]) -> int:
@@ -140,12 +122,12 @@ def _flags(category: CategoryColumn) -> str:
 
 def encode_function(encoder: RowEncoder, prefix: str, fields: dict[int, str], scope: str = "") -> str:
     """The vocabularies, and the function that encodes a row."""
-    tables, lines = [], []
+    tables, lines, (_, text_columns) = [], [], encoder.columns_by_kind()
     for at, column in enumerate(encoder.numbers):
         value = f"row->{fields[column]}"
         lines.append(f"    numbers[{at}] = {f'(float){value}' if encoder.dtype == 'float32' else value};")
     for at, category in enumerate(encoder.categories):
-        texts = category.column in _texts(encoder)
+        texts = category.column in text_columns
         value, known = f"row->{fields[category.column]}", category.vocabulary.id_by_value
         missing = ""
         if texts:
@@ -182,7 +164,7 @@ def _checks(values: dict[str, frozenset[str]]) -> str:
     )
 
 
-def _to_output(output: Output, kind: str) -> str:
+def _to_output(output: Output) -> str:
     """Lines that turn the scores of a block into the output."""
     width, source = output.width, "scores[row * outputs + at]"
     linked = ""
@@ -194,7 +176,7 @@ def _to_output(output: Output, kind: str) -> str:
         wt_run(head, &linked, space);
 """
     return f"""{linked}        for (size_t row = 0; row < some; row++)
-            for (size_t at = 0; at < {width}; at++) out[(first + row) * {width} + at] = ({kind}){source};
+            for (size_t at = 0; at < {width}; at++) out[(first + row) * {width} + at] = ({output.c_type}){source};
 """
 
 
@@ -213,10 +195,9 @@ def method_function(encoder: RowEncoder, prefix: str, output: Output, scope: str
     rejected = (
         f"        for (size_t row = 0; row < some; row++) {{\n{_checks(computed)}        }}\n" if computed else ""
     )
-    kind = "int32_t" if output.positions else "double"
     name = f"static int {scope}{output.method}" if scope else f"int {prefix}_{output.method}"
     return f"""
-{name}(const {prefix}_row *rows, size_t count, {kind} *out, void *workspace) {{
+{name}(const {prefix}_row *rows, size_t count, {output.c_type} *out, void *workspace) {{
     const wt_program *program = (const wt_program *)(const void *){output.program}_image;
     size_t block = (size_t)program->block_rows, outputs = (size_t)program->outputs;
     double *numbers = (double *)(((uintptr_t)workspace + 63) / 64 * 64);
@@ -237,7 +218,7 @@ def method_function(encoder: RowEncoder, prefix: str, output: Output, scope: str
         encoded.id_column = 1;
         encoded.out = scores;
         wt_run(program, &encoded, space);
-{rejected}{_to_output(output, kind)}    }}
+{rejected}{_to_output(output)}    }}
     return WT_OK;
 }}
 """
@@ -258,73 +239,3 @@ def label_table(head: Head, prefix: str) -> str:
         return ""
     labels = ", ".join(_quoted(str(label)) for label in head.labels_in_order)
     return f"const char *const {prefix}_labels[] = {{{labels}}};\n"
-
-
-def header_text(
-    net: TranslatedPipeline, prefix: str, fields: dict[int, str], outputs: list[Output], workspace: int
-) -> str:
-    """The header, whose comment says how to compile and call the functions."""
-    texts, upper = _texts(net.encoder), prefix.upper()
-    columns = [
-        f"    {'const char *' if column in texts else 'double '}{field}; /* {_comment(net, column)} */"
-        for column, field in fields.items()
-    ]
-    widths = [f"{upper}_{output.method.upper()}_WIDTH = {output.width}" for output in outputs]
-    codes = [f"{upper}_{name.upper()}" for name in ERRORS]
-    functions = [
-        f"int {prefix}_{output.method}(const {prefix}_row *rows, size_t count, "
-        f"{'int32_t' if output.positions else 'double'} *out, void *workspace);"
-        for output in outputs
-    ]
-    first = outputs[0]
-    count = len(net.head.labels_in_order)
-    labels = f"extern const char *const {prefix}_labels[{count}];" if count else ""
-    about = "predict gives the position of the label among the labels. " if labels else ""
-    return f"""/*
- * A pipeline in C, written by WindTunnel.
- *
- * An object file: "cc -O3 -ffp-contract=off -c FILE", linked with "-lm". A shared library:
- * "cc -O3 -ffp-contract=off -shared -fPIC FILE -lm". Fused products and sums would round otherwise than the source.
- *
- *     static unsigned char workspace[{upper}_WORKSPACE];
- *     {prefix}_row row = {{...}};           NAN is a missing number, NULL a missing text; texts are UTF-8
- *     {"int32_t" if first.positions else "double"} out[{upper}_{first.method.upper()}_WIDTH];
- *     int error = {prefix}_{first.method}(&row, 1, out, workspace);
- *     if (error != {upper}_OK) puts({prefix}_message(error));
- *
- * out holds WIDTH values per row. {about}Booleans are 1 and 0.
- * Nothing is allocated, and no state is kept: threads may call at once, each with a workspace of its own. After an
- * error, out holds nothing of use. Compile with -DWT_PORTABLE where the C library has no indirect functions (musl).
- */
-#ifndef WINDTUNNEL_{upper}_H
-#define WINDTUNNEL_{upper}_H
-
-#include <stddef.h>
-#include <stdint.h>
-
-#ifdef __cplusplus
-extern "C" {{
-#endif
-
-typedef struct {{
-{chr(10).join(columns) or "    char unused;"}
-}} {prefix}_row;
-
-enum {{ {", ".join(codes)} }};
-enum {{ {", ".join(widths)} }};
-enum {{ {upper}_WORKSPACE = {workspace} }};
-
-{chr(10).join(functions)}
-const char *{prefix}_message(int error);
-{labels}
-
-#ifdef __cplusplus
-}}
-#endif
-
-#endif
-"""
-
-
-def _comment(net: TranslatedPipeline, column: int) -> str:
-    return net.encoder.column_name(column).replace("*/", "* /")

@@ -1,0 +1,103 @@
+"""The header of a C file: the struct of a row, the functions, and a comment that says how to use them."""
+
+from __future__ import annotations
+
+import keyword
+import re
+
+from windtunnel.encode import RowEncoder
+from windtunnel.export.c_source import ERRORS, Output
+from windtunnel.export.columns import names
+from windtunnel.program.translated import TranslatedPipeline
+
+KEYWORDS = {
+    "auto", "break", "case", "char", "const", "continue", "default", "do", "double", "else", "enum", "extern", "float",
+    "for", "goto", "if", "inline", "int", "long", "register", "restrict", "return", "short", "signed", "sizeof",
+    "static", "struct", "switch", "typedef", "union", "unsigned", "void", "volatile", "while",
+}  # fmt: skip
+
+
+def row_fields(encoder: RowEncoder) -> dict[int, str]:
+    """The name in the struct of each raw column."""
+    columns, fields = encoder.used_columns(), dict[int, str]()
+    for column, name in zip(columns, names(encoder, columns), strict=True):
+        field = re.sub(r"\W", "_", name, flags=re.ASCII)
+        field = f"x{field}" if not field or field[0].isdigit() else field
+        field = f"{field}_" if field in KEYWORDS or keyword.iskeyword(field) else field
+        fields[column] = field if field not in fields.values() else f"{field}_{column}"
+    return fields
+
+
+def header_text(
+    net: TranslatedPipeline, prefix: str, fields: dict[int, str], outputs: list[Output], workspace: int
+) -> str:
+    """The header; ``net`` says what the columns and labels are."""
+    upper, count = prefix.upper(), len(net.head.labels_in_order)
+    widths = [f"{upper}_{output.method.upper()}_WIDTH = {output.width}" for output in outputs]
+    codes = [f"{upper}_{name.upper()}" for name in ERRORS]
+    functions = [
+        f"int {prefix}_{output.method}(const {prefix}_row *rows, size_t count, {output.c_type} *out, void *workspace);"
+        for output in outputs
+    ]
+    labels = f"extern const char *const {prefix}_labels[{count}];" if count else ""
+    return f"""{_usage(prefix, outputs[0], has_labels=count > 0)}#ifndef WINDTUNNEL_{upper}_H
+#define WINDTUNNEL_{upper}_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {{
+#endif
+
+typedef struct {{
+{_members(net.encoder, fields)}
+}} {prefix}_row;
+
+enum {{ {", ".join(codes)} }};
+enum {{ {", ".join(widths)} }};
+enum {{ {upper}_WORKSPACE = {workspace} }};
+
+{chr(10).join(functions)}
+const char *{prefix}_message(int error);
+{labels}
+
+#ifdef __cplusplus
+}}
+#endif
+
+#endif
+"""
+
+
+def _usage(prefix: str, output: Output, *, has_labels: bool) -> str:
+    """The comment that says how to compile the file and to call a function."""
+    upper = prefix.upper()
+    positions = "predict gives the position of the label among the labels. " if has_labels else ""
+    return f"""/*
+ * A pipeline in C, written by WindTunnel.
+ *
+ * An object file: "cc -O3 -ffp-contract=off -c FILE", linked with "-lm". A shared library:
+ * "cc -O3 -ffp-contract=off -shared -fPIC FILE -lm". Fused products and sums would round otherwise than the source.
+ *
+ *     static unsigned char workspace[{upper}_WORKSPACE];
+ *     {prefix}_row row = {{...}};           NAN is a missing number, NULL a missing text; texts are UTF-8
+ *     {output.c_type} out[{upper}_{output.method.upper()}_WIDTH];
+ *     int error = {prefix}_{output.method}(&row, 1, out, workspace);
+ *     if (error != {upper}_OK) puts({prefix}_message(error));
+ *
+ * out holds WIDTH values per row. {positions}Booleans are 1 and 0.
+ * Nothing is allocated, and no state is kept: threads may call at once, each with a workspace of its own. After an
+ * error, out holds nothing of use. Compile with -DWT_PORTABLE where the C library has no indirect functions (musl).
+ */
+"""
+
+
+def _members(encoder: RowEncoder, fields: dict[int, str]) -> str:
+    """The members of the struct of a row, each with the name of its column in a comment."""
+    _, texts = encoder.columns_by_kind()
+    members = []
+    for column, field in fields.items():
+        name = encoder.column_name(column).replace("*/", "* /")
+        members.append(f"    {'const char *' if column in texts else 'double '}{field}; /* {name} */")
+    return "\n".join(members) or "    char unused;"
