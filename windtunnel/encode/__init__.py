@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from windtunnel.encode.batch import Batch
 from windtunnel.encode.category import CategoryColumn
-from windtunnel.encode.encoder import Batch, RowEncoder
+from windtunnel.encode.encoder import RowEncoder
 from windtunnel.encode.rows import Rows, as_column, as_frame, count_rows, indexable, is_named
 from windtunnel.encode.vocabulary import (
     FIRST_ID,

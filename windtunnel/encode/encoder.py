@@ -2,32 +2,30 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import torch
 from numpy.typing import NDArray
 from scipy import sparse
-from torch import Tensor
 
+from windtunnel.encode.batch import Batch
 from windtunnel.encode.category import CategoryColumn
 from windtunnel.encode.columns import (
     NUMBERS,
     column_kind,
     is_arrow_dictionary,
     is_plain,
-    join_some,
     quote_names,
     sample_value,
     to_float64,
     to_floats,
 )
+from windtunnel.encode.labels import labels_of
 from windtunnel.encode.precision_loss import PrecisionLossWarner
 from windtunnel.encode.rows import Rows, as_column, as_frame, check_dense, indexable, is_named, python_columns
 from windtunnel.errors import BadInput
@@ -36,27 +34,6 @@ DATES = (
     "Dates become numbers (year, month, weekday, hour, days since a date) by a FunctionTransformer in the pipeline; "
     "docs/howto/translate.md has such a function. "
 )
-
-
-class Batch(NamedTuple):
-    """Encoded rows: ``numbers`` float32 or float64 [B, n] (NaN where missing) and ``ids`` int64 [B, m]."""
-
-    numbers: Tensor
-    ids: Tensor
-
-    @classmethod
-    def of_numbers(cls, numbers: Tensor) -> Batch:
-        """Rows that have no categories."""
-        return cls(numbers, torch.empty((len(numbers), 0), dtype=torch.int64))
-
-    @classmethod
-    def concatenate(cls, parts: Iterable[Batch]) -> Batch:
-        """The rows of several batches, one after the other."""
-        return cls(*map(torch.cat, zip(*parts, strict=True)))
-
-    def take(self, rows: Tensor | slice) -> Batch:
-        """Rows by their numbers, by a mask, or a slice of them."""
-        return Batch(self.numbers[rows], self.ids[rows])
 
 
 TextIds = Callable[[CategoryColumn, pd.Series], NDArray[np.int64] | None]
@@ -395,7 +372,7 @@ class RowEncoder:
                     + (f": {quote_names(self.names)}. Give a DataFrame with these names." if self.names else ".")
                 )
             return None
-        return None if self._in_order(frame) else self._present(frame, [self.names[column] for column in wanted])
+        return None if self._in_order(frame) else labels_of(frame, [self.names[column] for column in wanted])
 
     def source_rows(self, rows: Rows) -> Any:
         """All fitted columns of raw rows in the form that the source takes: a DataFrame, an array or a sequence."""
@@ -406,20 +383,3 @@ class RowEncoder:
                 return rows.copy(deep=False)
         frame = self.select(rows, every=True)
         return frame.to_numpy() if self.names is None else frame.set_axis(self.names, axis=1)
-
-    def _present(self, frame: pd.DataFrame, names: list[str]) -> list[Any]:
-        """The label in the frame of each name."""
-        exact = {str(label): label for label in frame.columns}
-        # LightGBM writes a blank in a name as an underscore.
-        labels = {name.replace(" ", "_"): label for name, label in exact.items()} | exact
-        count = Counter(map(str, frame.columns))
-        if twice := sorted({name for name in names if count[name] > 1}):
-            raise BadInput(f"columns given twice: {quote_names(twice)}; each name must be there once.")
-        if missing := [name for name in names if name not in labels]:
-            close = {name: get_close_matches(name, count, n=1) for name in missing[:12]}
-            hints = [f"{name!r} (given: {match[0]!r})" if match else repr(name) for name, match in close.items()]
-            raise BadInput(
-                f"columns missing: {join_some(hints + missing[12:])}. Given: {quote_names(list(count))}. "
-                f"The pipeline reads {quote_names(names)}; rename or add the missing ones."
-            )
-        return [labels[name] for name in names]

@@ -1,0 +1,31 @@
+"""Finds the columns of a table by the names that a pipeline was fitted on."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from difflib import get_close_matches
+from typing import Any
+
+import pandas as pd
+
+from windtunnel.encode.columns import join_some, quote_names
+from windtunnel.errors import BadInput
+
+
+def labels_of(frame: pd.DataFrame, names: Sequence[str]) -> list[Any]:
+    """The label of each name in a table; ``BadInput`` for names that are missing or there twice."""
+    exact = {str(label): label for label in frame.columns}
+    # LightGBM writes a blank in a name as an underscore.
+    labels = {name.replace(" ", "_"): label for name, label in exact.items()} | exact
+    count = Counter(map(str, frame.columns))
+    if twice := sorted({name for name in names if count[name] > 1}):
+        raise BadInput(f"columns given twice: {quote_names(twice)}; each name must be there once.")
+    if missing := [name for name in names if name not in labels]:
+        close = {name: get_close_matches(name, count, n=1) for name in missing[:12]}
+        hints = [f"{name!r} (given: {match[0]!r})" if match else repr(name) for name, match in close.items()]
+        raise BadInput(
+            f"columns missing: {join_some(hints + missing[12:])}. Given: {quote_names(list(count))}. "
+            f"The pipeline reads {quote_names(names)}; rename or add the missing ones."
+        )
+    return [labels[name] for name in names]
