@@ -186,10 +186,40 @@ class Module(nn.Module):
 
 @dataclass(frozen=True)
 class _Field:
+    """A declared field: its type, and how the constructor takes and stores its value."""
+
     type: Callable[[Any], Any]
     learned: bool
     bounds: Bounds | None
     parameter: inspect.Parameter
+
+    @classmethod
+    def of(cls, name: str, annotation: Any, value: Any, kw_only: bool) -> _Field:
+        """The field of an annotation; ``value`` is its default, or what ``learned`` or ``bounded`` declares."""
+        bounds = value if isinstance(value, Bounds) else LISTED if annotation == list[int] else None
+        default = value.default if isinstance(value, Bounds) else value
+        default = inspect.Parameter.empty if default is _LEARNED else default
+        kind = inspect.Parameter.KEYWORD_ONLY if kw_only else inspect.Parameter.POSITIONAL_OR_KEYWORD
+        parameter = inspect.Parameter(name, kind, default=default, annotation=annotation)
+        return cls(annotation, value is _LEARNED, bounds, parameter)
+
+    def store(self, module: Module, value: Any) -> None:
+        """Store a value in a module: a tensor as a parameter or buffer, a checked JSON value as an attribute."""
+        name = self.parameter.name
+        if self.type is Tensor:
+            tensor = value.detach().clone() if module.COPIES else value.detach()
+            if self.learned:
+                module.register_parameter(name, nn.Parameter(tensor))
+            else:
+                module.register_buffer(name, tensor)
+            return
+        if value not in module.CHOICES.get(name, (value,)):
+            accepted = ", ".join(map(repr, module.CHOICES[name]))
+            raise ValueError(f"{name} must be one of {accepted}, however: {name}={value!r}")
+        if self.bounds is not None:
+            for number in value if isinstance(value, list | tuple) else (value,):
+                self.bounds.check(f"{name} of {type(module).__name__}", number)
+        setattr(module, name, self.type(value))
 
 
 def _declare(cls: type[Module], kw_only: bool) -> None:
@@ -197,20 +227,7 @@ def _declare(cls: type[Module], kw_only: bool) -> None:
     fields: dict[str, _Field] = dict(getattr(cls.__init__, "fields", {}))
     if not fields and cls.__init__ is not nn.Module.__init__:  # a base class has its own constructor
         return
-    annotations = inspect.get_annotations(cls, eval_str=True)
-    for name, annotation in annotations.items():
-        value = vars(cls).get(name, inspect.Parameter.empty)
-        if value is _LEARNED or value is _DERIVED or isinstance(value, Tensor | Bounds):
-            delattr(cls, name)  # it would hide the parameter or buffer
-        origin: Any = get_origin(annotation)
-        if value is _DERIVED or origin is ClassVar:
-            continue
-        bounds = value if isinstance(value, Bounds) else LISTED if annotation == list[int] else None
-        default = value.default if isinstance(value, Bounds) else value
-        default = inspect.Parameter.empty if default is _LEARNED else default
-        kind = inspect.Parameter.KEYWORD_ONLY if kw_only else inspect.Parameter.POSITIONAL_OR_KEYWORD
-        parameter = inspect.Parameter(name, kind, default=default, annotation=annotation)
-        fields[name] = _Field(annotation, value is _LEARNED, bounds, parameter)
+    fields |= _declared_fields(cls, kw_only)
     if not fields:
         return
     self = inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)
@@ -221,24 +238,23 @@ def _declare(cls: type[Module], kw_only: bool) -> None:
         bound = signature.bind(self, *values, **named)
         bound.apply_defaults()
         for name, field in fields.items():
-            value = bound.arguments[name]
-            if field.type is Tensor:
-                value = value.detach().clone() if self.COPIES else value.detach()
-                if field.learned:
-                    self.register_parameter(name, nn.Parameter(value))
-                else:
-                    self.register_buffer(name, value)
-            else:
-                if value not in self.CHOICES.get(name, (value,)):
-                    accepted = ", ".join(map(repr, self.CHOICES[name]))
-                    raise ValueError(f"{name} must be one of {accepted}, however: {name}={value!r}")
-                if field.bounds is not None:
-                    for number in value if isinstance(value, list | tuple) else (value,):
-                        field.bounds.check(f"{name} of {type(self).__name__}", number)
-                setattr(self, name, field.type(value))
+            field.store(self, bound.arguments[name])
         self.__post_init__()
 
     __init__.__annotations__ = {name: field.type for name, field in fields.items()}
     __init__.__dict__.update(__signature__=signature, fields=fields)
     type.__setattr__(cls, "__init__", __init__)
     cls.FACTS = tuple(name for name, field in fields.items() if field.type is not Tensor)
+
+
+def _declared_fields(cls: type[Module], kw_only: bool) -> dict[str, _Field]:
+    """The fields that a class itself declares, without those of its base classes."""
+    fields: dict[str, _Field] = {}
+    for name, annotation in inspect.get_annotations(cls, eval_str=True).items():
+        value = vars(cls).get(name, inspect.Parameter.empty)
+        if value is _LEARNED or value is _DERIVED or isinstance(value, Tensor | Bounds):
+            delattr(cls, name)  # it would hide the parameter or buffer
+        origin: Any = get_origin(annotation)
+        if value is not _DERIVED and origin is not ClassVar:
+            fields[name] = _Field.of(name, annotation, value, kw_only)
+    return fields
