@@ -118,49 +118,63 @@ def _with_columns(model: Any, number_columns: list[str], net: TranslatedPipeline
     import onnx
     from onnx import TensorProto, helper
 
-    inner, outputs = model, [value.name for value in model.graph.output]
-    _prefix(inner.graph)
-    read = set(_read(inner.graph))
-    nodes, inputs = [], {}
+    graph, outputs = model.graph, [value.name for value in model.graph.output]
+    _prefix(graph)
+    read = set(_read(graph))
+    inputs, nodes, blocks = _column_inputs(number_columns, net, types)
     axes = helper.make_tensor(f"{INSIDE}axis", TensorProto.INT64, [1], [1])
-    parts: dict[str, list[str]] = {"numbers": [], "ids": []}
+    for block, columns in blocks.items():
+        if f"{INSIDE}{block}" in read:
+            nodes += _stacked(block, columns, axes.name) if columns else _empty(block, next(iter(inputs)))
+    for method, out in zip(outputs, graph.output, strict=True):
+        graph.node.add(op_type="Identity", input=[out.name], output=[method])
+        out.name = method
+    graph.initializer.append(axes)
+    program_nodes = list(graph.node)
+    del graph.node[:], graph.input[:]
+    graph.node.extend([*nodes, *program_nodes])
+    graph.input.extend(inputs.values())
+    read = set(_read(graph))
+    for unread in [tensor for tensor in graph.initializer if tensor.name not in read]:
+        graph.initializer.remove(unread)
+    if all(opset.domain != ML for opset in model.opset_import):
+        model.opset_import.append(helper.make_opsetid(ML, ML_VERSION))
+    onnx.checker.check_model(model)
+    return model
+
+
+def _column_inputs(
+    number_columns: list[str], net: TranslatedPipeline, types: Mapping[str, int]
+) -> tuple[dict[str, Any], list[Any], dict[str, list[str]]]:
+    """An input per raw column, the nodes that make numbers and ids of them, and the names of these by block."""
+    from onnx import TensorProto, helper
+
+    inputs, nodes = {}, []
+    blocks: dict[str, list[str]] = {"numbers": [], "ids": []}
     for name in number_columns:
         kind = types.get(name, TensorProto.DOUBLE)
         inputs[name] = helper.make_tensor_value_info(name, kind, ["rows"])
-        parts["numbers"].append(name if kind == TensorProto.DOUBLE else f"{INSIDE}double_{name}")
+        number = name if kind == TensorProto.DOUBLE else f"{INSIDE}double_{name}"
         if kind != TensorProto.DOUBLE:
-            nodes.append(helper.make_node("Cast", [name], parts["numbers"][-1:], to=TensorProto.DOUBLE))
+            nodes.append(helper.make_node("Cast", [name], [number], to=TensorProto.DOUBLE))
+        blocks["numbers"].append(number)
     for slot, category in text_slots(net.encoder):
         (name,) = names(net.encoder, [category.column])
         inputs[name] = helper.make_tensor_value_info(name, TensorProto.STRING, ["rows"])
-        ids = f"{INSIDE}id_{slot}"
-        nodes.append(_lookup(name, ids, category))
-        parts["ids"].append(ids)
-    for block, columns in parts.items():
-        if columns and f"{INSIDE}{block}" in read:
-            stood = [f"{INSIDE}{block}_{place}" for place in range(len(columns))]
-            nodes += [
-                helper.make_node("Unsqueeze", [column, axes.name], [up])
-                for column, up in zip(columns, stood, strict=True)
-            ]
-            nodes.append(helper.make_node("Concat", stood, [f"{INSIDE}{block}"], axis=1))
-        elif f"{INSIDE}{block}" in read:
-            nodes += _empty(block, next(iter(inputs)))
-    for method, out in zip(outputs, inner.graph.output, strict=True):
-        inner.graph.node.add(op_type="Identity", input=[out.name], output=[method])
-        out.name = method
-    inner.graph.initializer.append(axes)
-    kept = list(inner.graph.node)
-    del inner.graph.node[:], inner.graph.input[:]
-    inner.graph.node.extend([*nodes, *kept])
-    inner.graph.input.extend(inputs.values())
-    read = set(_read(inner.graph))
-    for unread in [tensor for tensor in inner.graph.initializer if tensor.name not in read]:
-        inner.graph.initializer.remove(unread)
-    if all(opset.domain != ML for opset in inner.opset_import):
-        inner.opset_import.append(helper.make_opsetid(ML, ML_VERSION))
-    onnx.checker.check_model(inner)
-    return inner
+        nodes.append(_lookup(name, f"{INSIDE}id_{slot}", category))
+        blocks["ids"].append(f"{INSIDE}id_{slot}")
+    return inputs, nodes, blocks
+
+
+def _stacked(block: str, columns: list[str], axes: str) -> list[Any]:
+    """A block of columns that are side by side."""
+    from onnx import helper
+
+    upright = [f"{INSIDE}{block}_{place}" for place in range(len(columns))]
+    unsqueezed = [
+        helper.make_node("Unsqueeze", [column, axes], [name]) for column, name in zip(columns, upright, strict=True)
+    ]
+    return [*unsqueezed, helper.make_node("Concat", upright, [f"{INSIDE}{block}"], axis=1)]
 
 
 def _read(graph: Any) -> Iterator[str]:

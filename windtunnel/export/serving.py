@@ -338,41 +338,24 @@ NUMPY_TYPES = {"float": "float32"}
 
 def _load_onnx(path: Path) -> Model:
     import numpy as np
-    import onnxruntime  # type: ignore[import-not-found,unused-ignore]
 
-    options = onnxruntime.SessionOptions()
-    # Other optimizations keep float64 factors as float32.
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
-    # A path that is no folder, so that tensors in other files are rejected.
-    options.add_session_config_entry("session.model_external_initializers_file_folder_path", str(path.resolve()))
-    session = onnxruntime.InferenceSession(
-        path.read_bytes(),
-        options,
-        providers=["CPUExecutionProvider"],
-        disabled_optimizers=["NoopElimination"],  # drops a factor that is 1 only in float32
-    )
+    session = _onnx_session(path)
     described = session.get_modelmeta().custom_metadata_map
     if "windtunnel" not in described:
         raise ValueError(f"{str(path)!r} is an ONNX model that windtunnel's export did not write")
     facts = json.loads(described["windtunnel"])
     misread = {name: set(facts.get("misread", {}).get(name, [MISSING_IN_ONNX])) for name in facts["string_columns"]}
-
     types = {each.name: each.type.removeprefix("tensor(").rstrip(")") for each in session.get_inputs()}
-    narrow = {name: NUMPY_TYPES.get(kind, kind) for name, kind in types.items() if kind not in ("double", "string")}
 
     def run(method: str, numbers: Any, strings: Any) -> tuple[Any, Any]:
-        columns = dict(zip(facts["number_columns"], map(np.asarray, numbers), strict=True))
-        for name, kind in narrow.items():
-            with np.errstate(invalid="ignore"):  # what does not fit is rejected
-                typed = columns[name].astype(kind)
-            if kind not in ("float32", "float16") and (typed != columns[name]).any():
-                raise BadRows(f"column {name!r} takes values of type {kind} only, and no missing ones")
-            columns[name] = typed
-        for name, texts in zip(facts["string_columns"], strings, strict=True):
-            safe = [UNKNOWN_IN_ONNX if text in misread[name] else text for text in texts.distinct]
-            # Objects: an array of fixed width would cut a text at a NUL.
-            distinct = np.array([MISSING_IN_ONNX if text is None else text for text in safe], dtype=object)
-            columns[name] = distinct[np.asarray(texts.codes)]
+        columns = {
+            name: _onnx_numbers(name, column, types.get(name, "double"))
+            for name, column in zip(facts["number_columns"], numbers, strict=True)
+        }
+        columns |= {
+            name: _onnx_texts(texts, misread[name])
+            for name, texts in zip(facts["string_columns"], strings, strict=True)
+        }
         count = len(next(iter(columns.values())))
         parts = [
             session.run(["scores", method], {name: column[part] for name, column in columns.items()})
@@ -382,6 +365,47 @@ def _load_onnx(path: Path) -> Model:
         return scores, output
 
     return Model(facts, run)
+
+
+def _onnx_session(path: Path) -> Any:
+    """A session that computes what the file says, and reads no other file."""
+    import onnxruntime  # type: ignore[import-not-found,unused-ignore]
+
+    options = onnxruntime.SessionOptions()
+    # Other optimizations keep float64 factors as float32.
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
+    # A path that is no folder, so that tensors in other files are rejected.
+    options.add_session_config_entry("session.model_external_initializers_file_folder_path", str(path.resolve()))
+    return onnxruntime.InferenceSession(
+        path.read_bytes(),
+        options,
+        providers=["CPUExecutionProvider"],
+        disabled_optimizers=["NoopElimination"],  # drops a factor that is 1 only in float32
+    )
+
+
+def _onnx_numbers(name: str, column: Any, kind: str) -> Any:
+    """A column of numbers in the type of its input."""
+    import numpy as np
+
+    numbers, dtype = np.asarray(column), NUMPY_TYPES.get(kind, kind)
+    if dtype == "double":
+        return numbers
+    with np.errstate(invalid="ignore"):  # what does not fit is rejected
+        typed = numbers.astype(dtype)
+    if dtype not in ("float32", "float16") and (typed != numbers).any():
+        raise BadRows(f"column {name!r} takes values of type {dtype} only, and no missing ones")
+    return typed
+
+
+def _onnx_texts(texts: Texts, misread: set[str]) -> Any:
+    """A column of texts as its input takes them; ``misread`` are unknown texts that would count as missing ones."""
+    import numpy as np
+
+    safe = [UNKNOWN_IN_ONNX if text in misread else text for text in texts.distinct]
+    # Objects: an array of fixed width would cut a text at a NUL.
+    distinct = np.array([MISSING_IN_ONNX if text is None else text for text in safe], dtype=object)
+    return distinct[np.asarray(texts.codes)]
 
 
 def _load_torchscript(path: Path) -> Model:

@@ -71,7 +71,30 @@ def pack(net: TranslatedPipeline) -> bytes:
     weights, initial = net.program.state_dict(), dict(net.initial_weights)
     changed = {name: initial[name] for name, value in weights.items() if _bytes(initial[name]) != _bytes(value)}
     zero = [name for name, value in changed.items() if not value.any()]
-    graph = GraphData(
+    graph = _graph_data(net, exact, zero)
+    categories = [
+        replace(each, rejects_unknown=bool(each.rejects_unknown), rejects_missing=bool(each.rejects_missing))
+        for each in net.encoder.categories
+    ]
+    try:
+        text = graph.model_dump_json()
+        categories_text = CategoriesData(categories=categories).model_dump_json()
+    except PydanticSerializationError as error:
+        raise UnfaithfulOption(
+            f"a name, label or category of the translation is no valid Unicode text ({error}), and an artefact holds "
+            "UTF-8 alone. Replace it in the rows before fitting."
+        ) from error
+    tensors = _named(WEIGHTS, weights)
+    tensors[CATEGORIES] = torch.frombuffer(bytearray(categories_text, "utf-8"), dtype=torch.uint8)
+    tensors |= _named(START, {name: value for name, value in changed.items() if name not in zero})
+    tensors |= _named(EXACT, nn.ModuleDict(exact).state_dict())
+    tensors |= {} if net.profile is None else _named(PROFILE, profile_tensors(net.profile))
+    return container.pack(text, tensors)
+
+
+def _graph_data(net: TranslatedPipeline, exact: Mapping[str, ProgramStep], zero: list[str]) -> GraphData:
+    """All facts of a translation but its categories and tensors."""
+    return GraphData(
         format="windtunnel",
         schema_number=SCHEMA,
         versions={"windtunnel": version("windtunnel"), "torch": str(torch.__version__)},
@@ -94,24 +117,6 @@ def pack(net: TranslatedPipeline) -> bytes:
         profile=None if net.profile is None else profile_data(net.profile),
         native=isinstance(net.engine, NativeEngine),
     )
-    categories = [
-        replace(one, rejects_unknown=bool(one.rejects_unknown), rejects_missing=bool(one.rejects_missing))
-        for one in net.encoder.categories
-    ]
-    try:
-        text = graph.model_dump_json()
-        categories_text = CategoriesData(categories=categories).model_dump_json()
-    except PydanticSerializationError as error:
-        raise UnfaithfulOption(
-            f"a name, label or category of the translation is no valid Unicode text ({error}), and an artefact holds "
-            "UTF-8 alone. Replace it in the rows before fitting."
-        ) from error
-    tensors = _named(WEIGHTS, weights)
-    tensors[CATEGORIES] = torch.frombuffer(bytearray(categories_text, "utf-8"), dtype=torch.uint8)
-    tensors |= _named(START, {name: value for name, value in changed.items() if name not in zero})
-    tensors |= _named(EXACT, nn.ModuleDict(exact).state_dict())
-    tensors |= {} if net.profile is None else _named(PROFILE, profile_tensors(net.profile))
-    return container.pack(text, tensors)
 
 
 Built = TypeVar("Built", bound=TranslatedPipeline)

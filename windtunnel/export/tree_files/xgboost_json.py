@@ -55,20 +55,8 @@ def export(net: TranslatedPipeline, path: str | PathLike[str]) -> None:
 
 def model(trees: FinalTrees) -> dict[str, Any]:
     """The whole file."""
+    _check(trees)
     ensemble = trees.ensemble
-    if trees.link not in OBJECTIVES or trees.scale != 1:
-        scaled = "" if trees.scale == 1 else f" of {trees.scale:g} times the score"
-        raise UnfaithfulOption(
-            f"format={FORMAT!r} has no objective whose predict gives the link {trees.link!r}{scaled}; it has "
-            f"{', '.join(OBJECTIVES)} of the score itself. format='lightgbm' has more."
-        )
-    if (ensemble.missing == MISSING_ZERO).any():
-        raise UnfaithfulOption(
-            f"format={FORMAT!r} has only NaN as a missing value, and nodes of these trees have zero as well "
-            "(zero_as_missing of LightGBM). Choose format='lightgbm' or 'onnx'."
-        )
-    if any(members.max(initial=0) >= MOST_CATEGORIES for members in ensemble.categories.values()):
-        raise UnfaithfulOption(f"format={FORMAT!r} holds no category codes of {MOST_CATEGORIES} and above.")
     objective, base_score = OBJECTIVES[trees.link]
     several = str(ensemble.outputs if ensemble.outputs > 1 else 0)
     classes = objective.startswith("multi")
@@ -100,6 +88,23 @@ def model(trees: FinalTrees) -> dict[str, Any]:
         "objective": {"name": objective, name: parameters},
     }
     return {"learner": learner, "version": [2, 1, 0]}
+
+
+def _check(trees: FinalTrees) -> None:
+    """Raise ``UnfaithfulOption`` for a link, missing values or category codes that the format lacks."""
+    if trees.link not in OBJECTIVES or trees.scale != 1:
+        scaled = "" if trees.scale == 1 else f" of {trees.scale:g} times the score"
+        raise UnfaithfulOption(
+            f"format={FORMAT!r} has no objective whose predict gives the link {trees.link!r}{scaled}; it has "
+            f"{', '.join(OBJECTIVES)} of the score itself. format='lightgbm' has more."
+        )
+    if (trees.ensemble.missing == MISSING_ZERO).any():
+        raise UnfaithfulOption(
+            f"format={FORMAT!r} has only NaN as a missing value, and nodes of these trees have zero as well "
+            "(zero_as_missing of LightGBM). Choose format='lightgbm' or 'onnx'."
+        )
+    if any(members.max(initial=0) >= MOST_CATEGORIES for members in trees.ensemble.categories.values()):
+        raise UnfaithfulOption(f"format={FORMAT!r} holds no category codes of {MOST_CATEGORIES} and above.")
 
 
 def _tree(number: int, tree: Tree, width: int) -> dict[str, Any]:
