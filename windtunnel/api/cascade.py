@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from windtunnel.api.compile import compile
 from windtunnel.api.translation import Translation
 from windtunnel.errors import InvalidOption
@@ -85,39 +88,45 @@ def cascade(
     ------
     Kraft et al., Willump: a statistically-aware end-to-end optimizer for machine learning inference, MLSys 2020.
     """
-    if metric not in LOSSES:
-        raise InvalidOption(f"metric={metric!r}; accepted are {', '.join(map(repr, LOSSES))}.")
-    if not 0 <= accuracy_loss < 1 or (gamma is not None and gamma < 0):
-        raise InvalidOption(
-            f"cascade got accuracy_loss={accuracy_loss}, gamma={gamma}; accepted are 0 to 1, and 0 or more."
-        )
+    _check_options(metric, accuracy_loss, gamma)
     grouped = GroupedPipeline.of(pipeline)
     inputs, (rows, target) = grouped.inputs(train[0]), valid
     groups = feature_groups(grouped, rows, target, cost or {}, seed, compile)
     full = compile(pipeline) if net is None else net
-    probable = full.head.classes is not None and "predict_proba" in full.head.methods
-    full_probabilities = full.predict_proba(rows) if probable else None
-    if metric == "auc" and full_probabilities is not None and full_probabilities.shape[1] != 2:
-        raise InvalidOption(f"metric='auc' is for two classes; the pipeline has {full_probabilities.shape[1]}.")
+    full_probabilities = _probabilities(full, rows, metric)
+    gammas = GAMMAS if full_probabilities is not None else (GAMMA_OF_FILTERS,)
     candidates: dict[tuple[str, ...], Cascade] = {}
-    swept = GAMMAS if full_probabilities is not None else (GAMMA_OF_FILTERS,)
-    for value in swept if gamma is None else (gamma,):
+    for value in gammas if gamma is None else (gamma,):
         names = tuple(group.name for group in efficient_groups(groups, value))
         if not names or names in candidates:
             continue
         small = compile(grouped.smaller(inputs, train[1], names))
         threshold = None
         if full_probabilities is not None:
-            threshold = choose_threshold(
-                small.predict_proba(rows),
-                full_probabilities,
-                class_positions(full.classes_, target),
-                accuracy_loss,
-                metric,
-            )
+            correct = class_positions(full.classes_, target)
+            threshold = choose_threshold(small.predict_proba(rows), full_probabilities, correct, accuracy_loss, metric)
         candidates[names] = Cascade(small, full, groups, names, value, threshold, cache or {})
     if not candidates:
         dear = max(groups, key=lambda group: group.cost).name
         raise InvalidOption(f"no group costs less than half of all; {dear!r} is the dearest. Split it, or give cost=.")
     best = min(candidates.values(), key=lambda candidate: (candidate.expected_cost, len(candidate.efficient)))
     return best.timed(rows, cost or {})
+
+
+def _check_options(metric: str, accuracy_loss: float, gamma: float | None) -> None:
+    if metric not in LOSSES:
+        raise InvalidOption(f"metric={metric!r}; accepted are {', '.join(map(repr, LOSSES))}.")
+    if not 0 <= accuracy_loss < 1 or (gamma is not None and gamma < 0):
+        raise InvalidOption(
+            f"cascade got accuracy_loss={accuracy_loss}, gamma={gamma}; accepted are 0 to 1, and 0 or more."
+        )
+
+
+def _probabilities(full: Translation, rows: Any, metric: str) -> NDArray[np.float64] | None:
+    """Probabilities of the rows by the full model; None for a regressor, or a classifier without probabilities."""
+    if full.head.classes is None or "predict_proba" not in full.head.methods:
+        return None
+    probabilities: NDArray[np.float64] = full.predict_proba(rows)
+    if metric == "auc" and probabilities.shape[1] != 2:
+        raise InvalidOption(f"metric='auc' is for two classes; the pipeline has {probabilities.shape[1]}.")
+    return probabilities

@@ -140,6 +140,13 @@ def run_sweep(config: Config) -> tuple[SweepResult, Scores]:
         name: {part: measure(model, *parts[part], head=result.net.head) for part in ("valid", "test")}
         for name, model in (("source", source), ("best", result.net))
     }
+    _write_sweep(result, scores, config)
+    return result, scores
+
+
+def _write_sweep(result: SweepResult, scores: Scores, config: Config) -> None:
+    """Write history, plots and summary into the output folder, and name the classes of the best model."""
+    folder = config.output
     if config.data.positive is not None:
         name_classes(config.data, result.net)
         result.net.save(folder / BEST)
@@ -156,7 +163,6 @@ def run_sweep(config: Config) -> tuple[SweepResult, Scores]:
         "config": config.model_dump(mode="json"),
     }
     write_json(folder / "summary.json", summary)
-    return result, scores
 
 
 def run_cascade(config: Config, accuracy_loss: float, metric: Metric) -> Cascade:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import signal
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -97,18 +97,17 @@ def train(
         if trainer.progress_bar_callback is None:
             callbacks.append(EpochProgress(best, plan))
         try:
-            with _training_mode(net, recipe.dropout, best), gradients_of_rows(net, tables):
-                with _callbacks(trainer, [*callbacks, *trainer.callbacks]):
-                    _run(trainer, module, data, best, file)
+            with (
+                _initial_rows(net, tables),
+                _training_mode(net, recipe.dropout, best),
+                gradients_of_rows(net, tables),
+                _callbacks(trainer, [*callbacks, *trainer.callbacks]),
+            ):
+                _run(trainer, module, data, best, file)
         except BaseException as caught:
             if not best.epochs:
                 raise
             error = caught
-        finally:
-            for name, rows in tables.items():
-                net.initial_weights.moved(
-                    name.removeprefix("program."), rows.number[: rows.count], rows.start[: rows.count]
-                )
     return TrainingResult(best.epochs, best.best_epoch, best.best_metric, error, best.rule, best.end(plan))
 
 
@@ -171,6 +170,18 @@ def _with_note(error: BaseException, best: BestCheckpoint) -> BaseException:
             f"epoch {best.best_epoch}{where}"
         )
     return error
+
+
+@contextlib.contextmanager
+def _initial_rows(net: Any, tables: Mapping[str, VisitedRows]) -> Iterator[None]:
+    """On exit, store the initial weights of the rows of large tables that training has visited."""
+    try:
+        yield
+    finally:
+        for name, rows in tables.items():
+            net.initial_weights.moved(
+                name.removeprefix("program."), rows.number[: rows.count], rows.start[: rows.count]
+            )
 
 
 @contextlib.contextmanager
