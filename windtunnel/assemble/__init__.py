@@ -1,4 +1,4 @@
-"""From the DAG of a fitted pipeline to a program of exact modules, the row encoder in front, and the head behind."""
+"""Turns the DAG of a fitted pipeline into a program of exact modules, the row encoder in front, the head behind."""
 
 from windtunnel.assemble.assembly import Assembly
 

@@ -275,7 +275,7 @@ def _rejects_infinite(step: Step) -> set[int]:
 
 
 def _recode(column: GraphColumn, values: list[Any]) -> list[Any]:
-    """What the earlier steps of a column make of values."""
+    """The values after the earlier steps of a column."""
     for recode in column.recodings:
         values = recode(values)
     return values

@@ -1,4 +1,4 @@
-"""What the parts of an assembly share."""
+"""The state that the parts of an assembly share."""
 
 from __future__ import annotations
 

@@ -112,7 +112,7 @@ class ProgramBuilder:
         return places
 
     def method(self, step: Step, module: Module, places: list[Place]) -> list[Place]:
-        """What a method's module returns, as columns."""
+        """The output of a method's module, as columns."""
         return self.as_columns(step, self.run(step, [module], places))
 
     def as_columns(self, step: Step, places: list[Place]) -> list[Place]:
@@ -134,7 +134,7 @@ class ProgramBuilder:
         return [columns[position] for position in positions]
 
     def rejections(self, estimator: Any, width: int, method: str = "") -> tuple[str, ...]:
-        """What a fitted step, or one of its methods, rejects; cached, as probing it may take long."""
+        """The values that a fitted step, or one of its methods, rejects; cached, as probing it may take long."""
         methods = (method,) if hasattr(estimator, method) else PROBED_METHODS
         key = (id(estimator), width, methods)
         if key not in self._rejected:

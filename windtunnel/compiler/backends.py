@@ -1,4 +1,4 @@
-"""What runs a compiled program."""
+"""The engines that run a compiled program."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def _explain(reason: str) -> None:
 
 
 def tree_runner(backend: str) -> TreeRunner:
-    """What runs trees by themselves on a backend, to measure their strategies."""
+    """A function that runs trees by themselves on a backend, to measure their strategies."""
 
     def runner(trees: HardTrees) -> Callable[[Tensor], Tensor]:
         columns = list(range(trees.width))

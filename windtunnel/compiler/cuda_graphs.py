@@ -54,7 +54,7 @@ class CudaGraphEngine(ExportedEngine):
         return super().prepare()
 
     def ready(self, graph: ExportedProgram) -> Run:
-        """What replays a graph."""
+        """A function that replays a graph."""
         return Replay(graph.module())
 
 

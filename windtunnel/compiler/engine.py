@@ -25,7 +25,7 @@ Run = Callable[[Tensor, Tensor], Tensor]
 
 
 class CachedForm:
-    """What was made of a program, with a record of the tensors that it was made of.
+    """A form of a program, with a record of the tensors that it was made of.
 
     ``current`` takes a few microseconds, as it is called before every prediction.
     """
@@ -83,7 +83,7 @@ class ProgramEngine(ABC):
 
     @abstractmethod
     def prepare(self) -> Mapping[str, Run]:
-        """What runs "scores" and each method that has a step of its own."""
+        """The functions that run "scores" and each method that has a step of its own."""
 
     def prepared(self) -> Mapping[str, Run]:
         """``prepare`` for the program as it is now."""
@@ -96,7 +96,7 @@ class ProgramEngine(ABC):
         return cached.form
 
     def output(self, method: str, numbers: Tensor, ids: Tensor) -> Tensor:
-        """What ``Program.output`` gives."""
+        """The output of ``Program.output``."""
         runs = self.prepared()
         return runs.get(method, runs["scores"])(numbers, ids)
 

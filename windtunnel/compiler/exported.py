@@ -59,11 +59,11 @@ class ExportedEngine(ProgramEngine):
         return runs
 
     def ready(self, graph: ExportedProgram) -> Run:
-        """What runs a graph."""
+        """A function that runs a graph."""
         return graph.module()
 
     def _in_slices(self, graph: ExportedProgram) -> Run:
-        """What runs a graph on slices of the rows, one after the other."""
+        """A function that runs a graph on slices of the rows, one after the other."""
         ready, at_once = self.ready(graph), rows_at_once(self.program, graph)
 
         def run(numbers: Tensor, ids: Tensor) -> Tensor:

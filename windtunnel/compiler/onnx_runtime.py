@@ -139,7 +139,7 @@ def exported(module: nn.Module, example: tuple[Tensor, ...], inputs: Sequence[st
 
 
 def _tidy(model: Any, outputs: Sequence[str]) -> None:
-    """What the exporter's own optimizer does, but for its rules.
+    """Do what the exporter's own optimizer does, without its rules.
 
     They take numbers within 1e-5 of 1 for 1, and 1e-10, which keeps a divisor off 0, for 0.
     """
@@ -156,7 +156,7 @@ def _tidy(model: Any, outputs: Sequence[str]) -> None:
 
 
 def session(model: Any, output: str | None = None) -> Any:
-    """What runs a model, or the part of it that one of its outputs needs."""
+    """A session that runs a model, or the part of it that one of its outputs needs."""
     import onnxruntime
     from onnxscript import optimizer
 

@@ -1,4 +1,4 @@
-"""Which columns of a table hold categories, and how their values map to a vocabulary."""
+"""The columns of a table that hold categories, and how their values map to a vocabulary."""
 
 from __future__ import annotations
 

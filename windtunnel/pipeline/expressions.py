@@ -33,7 +33,7 @@ class Step:
 
 @dataclass(frozen=True, eq=False)
 class Columns:
-    """Some columns, by position; ``flat`` if the source reads one column without a second dimension."""
+    """A selection of columns, by position; ``flat`` if the source reads one column without a second dimension."""
 
     inputs: Expression
     positions: tuple[int, ...]

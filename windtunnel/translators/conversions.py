@@ -1,4 +1,4 @@
-"""What a converter returns: the conversion of a fitted estimator."""
+"""The conversion of a fitted estimator, which its converter returns."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ class Composite:
     """Methods of the composite that differ from those of ``then``: name -> a Composite whose ``then`` is a Module that
     returns the output of the method, as those of ``Predictor.methods`` do."""
     rejects: Sequence[str] = ()
-    """What the composite rejects in any of its columns, whatever its parts accept: "nan", "inf"."""
+    """The values that the composite rejects in any of its columns, whatever its parts accept: "nan", "inf"."""
     shared_loss: Literal["", "loss", "quantiles"] = ""
     """Whether the loss that all parts share replaces that of ``then``, a Predictor. "loss": the composite's output has
     the parts' unit (a mean or median). "quantiles": its output is an increasing function of one part, which preserves

@@ -23,7 +23,7 @@ class SupportedEstimator:
     estimator : type
         The class that is converted; subclasses are not included.
     convert : callable
-        Its converter.
+        The converter of the class.
     trainable : str
         What fine-tuning can train; empty if nothing.
     notes : str
@@ -68,7 +68,7 @@ class SupportedEstimators(list[SupportedEstimator]):
         return f"{len(self)} estimator classes ({libraries}); print shows the table"
 
     def _repr_html_(self) -> str:
-        """For notebooks."""
+        """The table as HTML, for notebooks."""
         rows = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in each.cells())}</tr>" for each in self)
         titles = "".join(f"<th>{title}</th>" for title in TITLES)
         left = "<style>table.windtunnel-supported :is(th, td) { text-align: left !important; }</style>"

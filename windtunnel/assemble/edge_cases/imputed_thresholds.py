@@ -24,7 +24,7 @@ Walk = TypeVar("Walk", bound=TreeWalk)
 
 
 class ImputedValue(NamedTuple):
-    """What a missing number of a column has become, in the source and in the translation; NaN if still missing."""
+    """The value of a missing number after imputation, in the source and in the translation; NaN if still missing."""
 
     source: float = np.nan
     translated: float = np.nan

@@ -1,4 +1,4 @@
-"""Which numbers a fitted step of the source rejects: the step itself is probed."""
+"""The numbers that a fitted step of the source rejects: the step itself is probed."""
 
 from __future__ import annotations
 

@@ -118,7 +118,7 @@ class Spline(Module):
         return x.is_cuda
 
     def _continued(self, y: Tensor, number: Tensor) -> Tensor:
-        """What stands beyond the ends in the place of the splines, ``[B, width, n]``."""
+        """The values in the place of the splines beyond the ends, ``[B, width, n]``."""
         below, above = number < self.low, number > self.high
         y = torch.where((below | above).unsqueeze(2), torch.zeros_like(y), y)
         y = y + continued(number - self.low, below, self.start.double(), self.start_slope.double())

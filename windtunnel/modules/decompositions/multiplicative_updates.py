@@ -111,7 +111,7 @@ class MultiplicativeUpdates(Module):
         return weights
 
     def factor(self, x: Tensor, weights: Tensor, components: Tensor) -> Tensor:
-        """What each weight is multiplied by in a step, ``[B, K]``."""
+        """The factor of each weight in a step, ``[B, K]``."""
         if self.beta == 2.0:
             above = x @ components.t()
             below = weights @ (components @ components.t())

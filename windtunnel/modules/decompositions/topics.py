@@ -61,13 +61,13 @@ class TopicProportions(Module):
         return self.shares(x, theta)
 
     def step(self, going: Tensor, theta: Tensor, counts: Tensor, words: Tensor) -> tuple[Tensor, Tensor]:
-        """Which rows ``[B, 1]`` go on, and theta ``[B, topics]`` after one more step of those that did."""
+        """A mask of the rows that go on, ``[B, 1]``, and theta ``[B, topics]`` after a step of those that did."""
         weight = torch.exp(digamma(theta) - digamma(theta.sum(dim=1, keepdim=True)))
         updated = weight * ((counts / (weight @ words + self.epsilon)) @ words.t()) + self.prior
         change = (updated - theta).detach().abs().mean(dim=1, keepdim=True)
         return going & (change >= self.tolerance), torch.where(going, updated, theta)
 
     def shares(self, x: Tensor, theta: Tensor) -> Tensor:
-        """What the theta of rows says of them."""
+        """The output for rows with this theta."""
         shares = (theta / theta.sum(dim=1, keepdim=True)).to(x.dtype)
         return torch.where((x < 0).any(dim=1, keepdim=True), torch.full_like(shares, float("nan")), shares)

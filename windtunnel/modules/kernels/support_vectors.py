@@ -27,7 +27,7 @@ def pairs(classes: int) -> tuple[list[int], list[int]]:
 
 
 class PairSums(Module):
-    """What the votes of pairs of classes are counted with."""
+    """Base of the modules that count the votes of pairs of classes."""
 
     classes: int = bounded(2, 1000)  # the number of classes C; there are C (C - 1) / 2 pairs
     first: Tensor = derived()
@@ -61,7 +61,7 @@ class PairVotes(PairSums):
         return self.votes(scores)
 
     def votes(self, scores: Tensor) -> Tensor:
-        """What ``forward`` gives."""
+        """The output of ``forward``."""
         # Loaded from a file they are float64, whatever the scores are.
         first, second = self.first.to(scores.dtype), self.second.to(scores.dtype)
         votes = torch.where((scores < 0).unsqueeze(2), second, first).sum(dim=1)
@@ -123,7 +123,7 @@ class PairCoupling(Module):
         return p
 
     def step(self, going: Tensor, p: Tensor, form: Tensor) -> tuple[Tensor, Tensor]:
-        """Which rows ``[B, 1]`` are not there yet, and the probabilities after a round of those."""
+        """A mask of the rows that have not converged, ``[B, 1]``, and the probabilities after a round of those."""
         slopes = (form @ p.unsqueeze(2)).squeeze(2)
         value = (p * slopes).sum(dim=1, keepdim=True)
         going = (slopes - value).abs().amax(dim=1, keepdim=True) >= 0.005 / self.classes

@@ -37,7 +37,7 @@ class FlooredLog(Module):
 
 
 class ScoreDifference(Module):
-    """By how much the second of two scores is greater.
+    """The difference of two scores: the second less the first.
 
     y = s_1 - s_0
     """

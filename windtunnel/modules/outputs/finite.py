@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, eq=False)
 class Finite:
-    """Which input columns an output column is finite with.
+    """The input columns that an output column is finite with.
 
     One object may stand for many output columns and name as many input columns, so it is told by identity: to compare
     or hash what it names for each of them would take the square of the columns.

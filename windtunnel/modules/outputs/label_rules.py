@@ -51,7 +51,7 @@ class LabelThreshold(Module):
 
 
 class AboveThreshold(Module):
-    """Which scores are above a bound.
+    """Whether scores are above a bound.
 
     y = 1 where s > bound, else 0
     """

@@ -24,7 +24,7 @@ class LinkOutput(Module):
 
 
 class CastColumns(Module):
-    """What a method returns, whole numbers too, in the type that is computed in."""
+    """The output of a method, whole numbers too, in the type that is computed in."""
 
     like: Tensor  # a number of the type that is computed in
 

@@ -69,7 +69,7 @@ class Tfidf(Module):
         return [Finite((term,)) for term in self.terms(range(columns))]
 
     def terms(self, columns: Sequence[int]) -> list[int]:
-        """Which terms some output columns are."""
+        """The terms of some output columns."""
         return self.kept[list(columns)].tolist() if len(self.kept) else list(columns)
 
 

@@ -1,4 +1,4 @@
-"""Which leaf a row falls into, in every tree: by its number, or one-hot."""
+"""The leaf that a row falls into, in every tree: by its number, or one-hot."""
 
 from collections.abc import Sequence
 from dataclasses import replace

@@ -62,7 +62,7 @@ class LinearLeafTrees(TreeWalk, kw_only=True):
         return empty.index_add(1, self.tree_score, values).to(x.dtype)
 
     def values(self, x: Tensor, leaf: Tensor) -> Tensor:
-        """What each tree adds, ``[B, T]``; rows in slices, as every tree reads the whole row."""
+        """The sum that each tree adds, ``[B, T]``; rows in slices, as every tree reads the whole row."""
         coefficient = torch.cat([self.coefficient, torch.zeros_like(self.const).unsqueeze(1)], dim=1)
         coefficient = coefficient.t().gather(0, self.used)
         cost = leaf.shape[1] * max(1, self.used.shape[0])

@@ -119,7 +119,7 @@ def _largest_float32_not_above(values: NDArray[np.float64]) -> NDArray[np.float3
 
 
 def _sets(ensemble: TreeEnsemble) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_]]:
-    """For each node where its set starts and the last place in it; at place 1 + c: whether category c goes right.
+    """The start of the set of each node and the last place in it; at place 1 + c: whether category c goes right.
 
     Place 0 is for a missing value, the last one for every category beyond the set. A numeric node has the one place 0,
     which says no.

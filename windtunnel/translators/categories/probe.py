@@ -65,7 +65,7 @@ def probe(fitted: Any, encoding: CategoryEncoding, columns: Sequence[Sequence[An
     fitted : estimator
         Left untouched.
     encoding : CategoryEncoding
-        Its conversion.
+        The conversion of the encoder.
     columns : sequence of (sequence or None)
         For each input column the values to probe: ``UNKNOWN`` is a category in no vocabulary, None or NaN a missing
         value; None for a column of numbers that passes through. With ``encoding.buckets`` each table has one more row

@@ -51,7 +51,7 @@ def ada_boost_classifier(fitted: ensemble.AdaBoostClassifier) -> Predictor | Com
 
 
 def _vote_values(classes: NDArray[Any], member: Any, weight: float) -> NDArray[np.float64]:
-    """What a vote for each label of a member adds to the scores, ``[labels, K]``; for two classes second less first."""
+    """The scores of a vote for each label of a member, ``[labels, K]``; for two classes the second less the first."""
     count = len(classes)
     same = np.asarray(member.classes_)[:, None] == classes
     if count == 1:

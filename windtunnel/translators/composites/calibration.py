@@ -67,7 +67,7 @@ def _take(member: Any, method: str, count: int | None) -> list[int] | None:
 
 
 def _places(members: Sequence[Any], classes: NDArray[Any]) -> NDArray[np.int64]:
-    """Which calibrated column stands for each class, ``[E, K]``, -1 for none; of two classes for the second alone."""
+    """The calibrated column of each class, ``[E, K]``, -1 for none; for two classes that of the second alone."""
     places = np.full((len(members), len(classes)), -1, np.int64)
     start = 0
     for row, member in zip(places, members, strict=True):

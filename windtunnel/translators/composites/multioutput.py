@@ -18,7 +18,7 @@ from windtunnel.translators.registry import translates
 
 @translates(MultiOutputRegressor, trainable="as its parts")
 def multi_output_regressor(fitted: MultiOutputRegressor) -> Composite:
-    """What each of ``estimators_`` predicts."""
+    """The predictions of each of ``estimators_``."""
     return Composite(member_parts(fitted, "predict"), Predictor(Identity(), flat=False), shared_loss="loss")
 
 

@@ -44,7 +44,7 @@ def _increases(inverse: Module) -> bool:
 
 
 def _inverse(transformer: Any) -> Module:
-    """What ``inverse_transform`` of a fitted transformer computes."""
+    """The module of ``inverse_transform`` of a fitted transformer."""
     match type(transformer):
         case preprocessing.FunctionTransformer:
             return _function(transformer)

@@ -73,7 +73,7 @@ def theil_sen(fitted: linear_model.TheilSenRegressor) -> Predictor:
 
 @translates(linear_model.RANSACRegressor, trainable="what its final estimator has")
 def ransac(fitted: linear_model.RANSACRegressor) -> Composite:
-    """What ``estimator_``, fitted on the inliers, predicts."""
+    """The predictions of ``estimator_``, which is fitted on the inliers."""
     return Composite(parts=(), then=fitted.estimator_)
 
 

@@ -38,12 +38,12 @@ def spline_transformer(fitted: SplineTransformer) -> Spline:
 
 
 def _missing(fitted: SplineTransformer) -> str:
-    """What becomes of missing values; scikit-learn 1.9 added the option."""
+    """The way missing values are handled; scikit-learn 1.9 added the option."""
     return getattr(fitted, "handle_missing", "error")
 
 
 def _degrees(fitted: SplineTransformer) -> list[int]:
-    """For each column, the number of splines that continue beyond either end."""
+    """The number of splines that continue beyond either end of each column."""
     degree, degrees = fitted.degree, []
     for _ in fitted.bsplines_:
         degrees.append(degree)

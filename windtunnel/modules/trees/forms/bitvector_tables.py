@@ -24,7 +24,7 @@ class BitvectorNodes(NamedTuple):
     tree: NDArray[Any]  # int64, the number of its tree among those that are looked up together
 
     def picked(self, which: NDArray[np.bool_]) -> "BitvectorNodes":
-        """Some of the nodes."""
+        """The nodes at some positions."""
         return BitvectorNodes(*(fact[which] for fact in self))
 
     def by_column(self) -> tuple[NDArray[np.int64], list["BitvectorNodes"]]:

@@ -48,7 +48,7 @@ class TreeForm(HardTrees):
         self.register_derived(self.threshold.device, **arrays)
 
     def _values(self, x: Tensor) -> Tensor:
-        """What nodes read, ``[b, columns]``: the readings of the features, then the columns of the sets."""
+        """The input of the nodes, ``[b, columns]``: the readings of the features, then the columns of the sets."""
         values = self._readings(x)
         if self.has_columns:
             right = self._right_by_set(values.index_select(1, self.set_column), self.set_node)

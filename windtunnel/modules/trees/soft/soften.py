@@ -115,7 +115,7 @@ def _soften(
     sample, grids
         See ``Units.of``.
     seed : int
-        Of the cold start.
+        Seed of the cold start.
     """
     if temperature is None:
         units = Units.of(ensemble, sample, grids or {})

@@ -84,7 +84,7 @@ class SoftSplits(Module, kw_only=True):
 
     @torch.jit.unused
     def operands(self, x: Tensor, leaf_value: Tensor) -> SoftOperands:
-        """What the operation on the whole ensemble reads."""
+        """The input of the operation on the whole ensemble."""
         has_overrides = self.any_zero_missing or self.any_missing or self.any_category
         return SoftOperands(
             z=self.scaled(x),
@@ -127,7 +127,7 @@ class SoftSplits(Module, kw_only=True):
         return (picked - threshold) * slope
 
     def overridden_nodes(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Which nodes do not compare (bool ``[T, B, n]``) and their activations; empty where every node compares."""
+        """A mask of the nodes that do not compare, ``[T, B, n]``, and their activations; empty where all compare."""
         empty = torch.zeros(0, device=x.device)
         missing = torch.isnan(x)
         # An exported program cannot branch on the rows.

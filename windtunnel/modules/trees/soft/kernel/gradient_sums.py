@@ -50,7 +50,7 @@ class GradientSums:
         )
 
     def gradients(self, operands: SoftOperands, dropout: Dropout) -> dict[str, Tensor]:
-        """With respect to the operands: the folding of ``TreeGroup`` undone."""
+        """The gradients with respect to the operands, with the folding of ``TreeGroup`` undone."""
         gradients = {}
         if self.z is not None:
             gradients["z"] = self.z.t().contiguous()

@@ -13,7 +13,7 @@ NODES = {"z", "weight", "threshold", "category_table"}
 
 
 class SoftOperands(NamedTuple):
-    """What soft trees are computed from; T trees of n nodes and l leaves, B rows, K scores."""
+    """The tensors that soft trees are computed from; T trees of n nodes and l leaves, B rows, K scores."""
 
     z: Tensor  # the scaled input, [B, width]
     weight: Tensor  # [T, width, n]; empty where each node reads the one column ``feature``

@@ -67,7 +67,7 @@ def forward(operands: SoftOperands, dropout: Dropout) -> Tensor:
 
 @without_subnormals
 def _scores(work: TreePass, share: slice) -> Tensor:
-    """What the trees of the share add to the scores."""
+    """The sum that the trees of the share add to the scores."""
     operands, buffers = work.operands, Buffers(work.operands.z)
     scores = operands.z.new_zeros(operands.leaf_value.shape[2], operands.z.shape[0])
     for group in work.groups(share):

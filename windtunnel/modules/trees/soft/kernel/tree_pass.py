@@ -140,7 +140,7 @@ def _masks(operands: SoftOperands, part: slice, dropout: Dropout) -> tuple[Tenso
 
 
 def dropout_mask(operands: SoftOperands, part: slice, dropout: Dropout) -> Tensor:
-    """Which units of trees ``part`` dropout keeps, bool ``[G, n + 1 + l, blocks of rows]``, whatever the cut."""
+    """The mask of units of trees ``part`` that dropout keeps, ``[G, n + 1 + l, blocks of rows]``, whatever the cut."""
     units, blocks = operands.path.shape[1] + 1 + operands.path.shape[2], -(-operands.z.shape[0] // ROWS_PER_MASK)
     draws = torch.Generator(device=operands.z.device)
     drawn = operands.z.new_empty(part.stop - part.start, units, blocks)
