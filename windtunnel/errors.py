@@ -54,3 +54,9 @@ def nearest(name: str, accepted: Iterable[str], other_names: Mapping[str, str] |
     suggestion = {**initials, **(other_names or {})}.get(name)
     close = [suggestion] if suggestion else get_close_matches(name, names, n=1)
     return f"did you mean {close[0]}?" if close else f"choose from {', '.join(names)}"
+
+
+def join_some(texts: Iterable[str], limit: int = 12) -> str:
+    """The first texts, at most ``limit``, and the count of the others."""
+    texts = list(texts)
+    return ", ".join(texts[:limit]) + (f" and {len(texts) - limit} more" if len(texts) > limit else "")

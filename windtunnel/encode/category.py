@@ -13,13 +13,12 @@ from windtunnel.encode.columns import (
     column_kind,
     fractions_among,
     is_whole,
-    join_some,
     mixes_texts,
     sample_value,
     show_value,
 )
 from windtunnel.encode.vocabulary import MISSING_ID, UNKNOWN_ID, Vocabulary
-from windtunnel.errors import BadInput
+from windtunnel.errors import BadInput, join_some
 
 
 @dataclass
@@ -108,7 +107,7 @@ class CategoryColumn:
         if self.rejects_fractions and (fractions := fractions_among(values)):
             raise BadInput(
                 f"column {name} holds numbers that are not whole, which its encoder does not take for labels: "
-                f"{join_some([*map(show_value, fractions)])}. Drop these rows, or round the numbers."
+                f"{join_some(map(show_value, fractions))}. Drop these rows, or round the numbers."
             )
         return vocabulary.ids(values)
 

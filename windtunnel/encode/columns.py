@@ -13,6 +13,8 @@ import pandas as pd
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from windtunnel.errors import join_some
+
 NUMBERS = (Real, Decimal)
 SHOWN_CHARACTERS = 100
 """The longest value that messages show uncut."""
@@ -133,9 +135,4 @@ def show_value(value: Any) -> str:
 
 def quote_names(names: Sequence[Any]) -> str:
     """Names for messages, quoted, and cut if they are long."""
-    return join_some([*map(show_value, names)])
-
-
-def join_some(texts: Sequence[str]) -> str:
-    """The first dozen texts, and the count of the others."""
-    return ", ".join(texts[:12]) + (f" and {len(texts) - 12} more" if len(texts) > 12 else "")
+    return join_some(map(show_value, names))

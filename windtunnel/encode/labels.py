@@ -9,8 +9,8 @@ from typing import Any
 
 import pandas as pd
 
-from windtunnel.encode.columns import join_some, quote_names
-from windtunnel.errors import BadInput
+from windtunnel.encode.columns import quote_names
+from windtunnel.errors import BadInput, join_some
 
 
 def labels_of(frame: pd.DataFrame, names: Sequence[str]) -> list[Any]:

@@ -15,7 +15,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, SerializerFunctionWrapHandler, model_serializer, model_validator
 
-from windtunnel.errors import BadInput
+from windtunnel.errors import BadInput, join_some
 
 COMPOSITIONS = {"Pipeline": "make_pipeline", "FeatureUnion": "make_union"}
 """Estimators that a config writes as a list of steps."""
@@ -224,5 +224,4 @@ def did_you_mean(name: str, accepted: Iterable[str]) -> str:
 
 def first_names(names: Iterable[str]) -> str:
     """Up to 40 names, with the number of the others."""
-    names = list(names)
-    return ", ".join(names[:40]) + (f" and {len(names) - 40} more" if len(names) > 40 else "")
+    return join_some(names, 40)

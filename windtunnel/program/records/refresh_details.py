@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from windtunnel.errors import join_some
 from windtunnel.program.records.training_profile import ColumnDrift
 
 LARGE = 0.25
@@ -51,16 +52,14 @@ class RefreshDetails:
         """The columns that drift."""
         return [column for column in self.drift if column.drifts]
 
-    def drift_text(self, most: int) -> str:
-        """The drift in a sentence, with at most so many columns."""
+    def drift_text(self, limit: int) -> str:
+        """The drift in a sentence, with at most ``limit`` columns."""
         if self.profile_rows is None:
             return "not measured: the translation has no profile of its training rows (fit and calibrate= make one)"
         against = f"against {self.profile_rows:,} training rows"
         if not self.drifting:
             return f"none of {len(self.drift)} columns drifts {against}"
-        shown, more = ", ".join(map(str, self.drifting[:most])), len(self.drifting) - most
-        shown += f" and {more} more" if more > 0 else ""
         return (
             f"population stability index {against}, from 0.1 on, in {len(self.drifting)} of {len(self.drift)} columns: "
-            f"{shown}"
+            f"{join_some(map(str, self.drifting), limit)}"
         )

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from windtunnel.errors import join_some
+
 
 @dataclass(frozen=True)
 class Simplification:
@@ -22,5 +24,4 @@ class Simplification:
         text = f"{self.columns:,} of {self.of_columns:,} columns computed"
         if not self.unread:
             return text
-        more = f" and {len(self.unread) - 12} more" if len(self.unread) > 12 else ""
-        return f"{text}; not read: {', '.join(self.unread[:12])}{more}"
+        return f"{text}; not read: {join_some(self.unread)}"

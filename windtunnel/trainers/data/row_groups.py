@@ -9,14 +9,13 @@ from glob import glob
 from hashlib import blake2b
 from os import PathLike
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from windtunnel.errors import BadFile, BadInput
+from windtunnel.errors import BadFile, BadInput, join_some
 
 Paths = str | PathLike[str] | Sequence[str | PathLike[str]]
 
@@ -65,7 +64,7 @@ class RowGroups:
             places += [(number, group) for group, rows in enumerate(counts) if rows]
             sizes += [rows for rows in counts if rows]
         if not sizes:
-            raise BadInput(f"{_listed(files)} hold no rows; give at least one")
+            raise BadInput(f"{join_some(files, 3)} hold no rows; give at least one")
         return cls(files, places, np.array(sizes, dtype=np.int64), schema)
 
     @cached_property
@@ -129,7 +128,3 @@ def _files(paths: Paths) -> list[str]:
 
 def _matches(path: str) -> list[str]:
     return [path] if Path(path).is_file() else glob(path, recursive=True)
-
-
-def _listed(files: list[Any]) -> str:
-    return ", ".join(map(str, files[:3])) + (f" and {len(files) - 3} more" if len(files) > 3 else "")

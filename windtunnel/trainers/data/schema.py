@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from windtunnel.encode import RowEncoder
-from windtunnel.errors import BadInput
+from windtunnel.errors import BadInput, join_some
 from windtunnel.pipeline.host_step import HostStep
 from windtunnel.program.head import Head
 from windtunnel.program.translated import TranslatedPipeline
@@ -80,4 +80,4 @@ class BatchSchema:
 
 
 def _listed(names: list[str]) -> str:
-    return ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "") or "none"
+    return join_some(names, 8) or "none"
