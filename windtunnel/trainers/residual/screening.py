@@ -61,29 +61,32 @@ def select_interactions(
         single_z[column] = _validation_z(single, single.mean_residuals(train), valid)
     combined = sorted(sorted(single_z, key=lambda column: -single_z[column])[:MAX_COLUMNS])
     selected: list[Interaction] = []
-    grown: list[tuple[int, ...]] = [(column,) for column in columns]
-    for _ in range(MAX_ORDER):
-        candidates = [Interaction.of(interaction, size, rows) for interaction in grown]
-        z = {}
-        with Phase(f"screening {len(candidates)} combinations of {len(grown[0])} columns", len(candidates)) as phase:
-            for candidate in candidates:
-                if (test := _test(candidate, train, valid)) is not None:
-                    z[candidate] = test[0]
-                phase.advance()
-        strongest = sorted(z, key=lambda candidate: -z[candidate])[:MAX_INTERACTIONS]
+    column_sets: list[tuple[int, ...]] = [(column,) for column in columns]
+    for order in range(1, MAX_ORDER + 1):
+        strongest = _screen([Interaction.of(column_set, size, rows) for column_set in column_sets], order, train, valid)
         for interaction in strongest:
             if (test := _test(interaction, train, valid)) is not None:
                 selected.append(interaction)
                 fitted = test[1]
                 train = train.subtract(fitted.leave_one_out)
                 valid = valid.subtract(fitted.table[interaction.cells(valid.codes)])
-        first = len(grown[0]) == 1
-        seeds = [(column,) for column in combined] if first else [interaction.columns for interaction in strongest]
-        grown = extended(seeds, combined)
-        if not grown:
+        seeds = [(column,) for column in combined] if order == 1 else [interaction.columns for interaction in strongest]
+        column_sets = extended(seeds, combined)
+        if not column_sets:
             break
     read = {column for column in single_z if single_z[column] > 0}
     return SelectedInteractions(sorted(read.union(*(interaction.columns for interaction in selected))), selected)
+
+
+def _screen(candidates: Sequence[Interaction], order: int, train: Residuals, valid: Residuals) -> list[Interaction]:
+    """The significant candidates with the largest z statistics on the training rows, at most ``MAX_INTERACTIONS``."""
+    z = {}
+    with Phase(f"screening {len(candidates)} combinations of {order} columns", len(candidates)) as phase:
+        for candidate in candidates:
+            if (test := _test(candidate, train, valid)) is not None:
+                z[candidate] = test[0]
+            phase.advance()
+    return sorted(z, key=lambda candidate: -z[candidate])[:MAX_INTERACTIONS]
 
 
 def extended(seeds: Sequence[tuple[int, ...]], columns: Sequence[int]) -> list[tuple[int, ...]]:

@@ -139,10 +139,10 @@ def strongest_interactions(train: Residuals, coder: ColumnCoder, count: int) -> 
     size, rows = coder.sizes, len(train.codes)
     train = replace(train, values=train.values / train.values.square().mean(dim=0).sqrt().clamp_min(1e-30))
     z: dict[Interaction, float] = {}
-    grown: list[tuple[int, ...]] = [(column,) for column in coder.columns]
+    column_sets: list[tuple[int, ...]] = [(column,) for column in coder.columns]
     combined = coder.columns
     for order in range(1, MAX_ORDER + 1):
-        candidates = [Interaction.of(columns, size, rows) for columns in grown]
+        candidates = [Interaction.of(column_set, size, rows) for column_set in column_sets]
         with Phase(f"screening {len(candidates)} combinations of {order} columns", len(candidates)) as phase:
             for candidate in candidates:
                 z[candidate] = training_z(candidate, train)
@@ -151,7 +151,7 @@ def strongest_interactions(train: Residuals, coder: ColumnCoder, count: int) -> 
         if order == 1:
             combined = sorted(candidate.columns[0] for candidate in strongest[:MAX_COLUMNS])
         seeds = [(column,) for column in combined] if order == 1 else [each.columns for each in strongest[:SEEDS]]
-        grown = extended(seeds, combined)
+        column_sets = extended(seeds, combined)
     return [each.columns for each in sorted(z, key=lambda candidate: -z[candidate])[:count] if z[each] > 0]
 
 
