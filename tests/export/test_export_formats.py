@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -303,6 +304,18 @@ def ask_elsewhere(folder: Path, name: str, rows: pd.DataFrame) -> Any:
     )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
+
+
+@pytest.mark.parametrize("format", ["onnx", "exported"])
+def test_files_name_no_path_of_this_machine(format: str, folder: Path) -> None:
+    small(format, folder)
+    file = folder / f"net{SUFFIX[format]}"
+    parts = [file.read_bytes()]
+    if zipfile.is_zipfile(file):
+        with zipfile.ZipFile(file) as package:
+            parts = [package.read(name) for name in package.namelist()]
+    package_folder = str(Path(windtunnel.__file__).parent).encode()
+    assert not any(package_folder in part or b"site-packages" in part for part in parts)
 
 
 @pytest.mark.parametrize("format", FORMATS)

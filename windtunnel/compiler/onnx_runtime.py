@@ -143,7 +143,7 @@ def _tidy(model: Any, outputs: Sequence[str]) -> None:
 
     They take numbers within 1e-5 of 1 for 1, and 1e-10, which keeps a divisor off 0, for 0.
     """
-    from onnx_ir.passes.common import OutputFixPass
+    from onnx_ir.passes.common import ClearMetadataAndDocStringPass, OutputFixPass
     from onnxscript import optimizer
 
     optimizer.inline(model)
@@ -151,6 +151,7 @@ def _tidy(model: Any, outputs: Sequence[str]) -> None:
     optimizer.remove_unused_nodes(model)
     # One value may be several outputs, of which only one has its name.
     OutputFixPass()(model)
+    ClearMetadataAndDocStringPass()(model)  # the exporter's stack traces, with paths of this machine
     for value, name in zip(model.graph.outputs, outputs, strict=True):
         value.name = name
 

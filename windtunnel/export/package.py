@@ -86,6 +86,8 @@ def _graph(traced: Traced, net: TranslatedPipeline, device: torch.device) -> tor
         raise UnfaithfulOption(
             f"torch.export cannot take a graph of {where}: {message_of(error)}. Choose format='torchscript'."
         ) from error
+    for node in graph.graph.nodes:
+        node.meta.pop("stack_trace", None)  # it has paths of this machine
     return graph
 
 
