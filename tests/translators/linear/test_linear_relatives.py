@@ -3,6 +3,7 @@
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from scipy import sparse
@@ -33,6 +34,15 @@ def test_lda_by_least_squares_has_no_transform(target: np.ndarray) -> None:
     for method in ("predict_proba", "predict_log_proba", "decision_function"):
         np.testing.assert_allclose(getattr(net, method)(X), getattr(fitted, method)(X), 1e-9, 1e-9)
     assert not hasattr(net, "transform")
+
+
+def test_lda_of_classes_with_equal_means_has_no_directions() -> None:
+    rows = pd.DataFrame(np.concatenate([X, -X, X, -X]))
+    with np.errstate(invalid="ignore"):  # the source divides 0 by 0 in a number that it only reports
+        fitted = LinearDiscriminantAnalysis().fit(rows, np.repeat(["no", "yes"], 2 * len(X)))
+    net = windtunnel.compile(fitted, backend="native")
+    np.testing.assert_array_equal(net.predict(rows), fitted.predict(rows))
+    assert net.transform(rows).shape == fitted.transform(rows).shape == (len(rows), 0)
 
 
 @pytest.mark.parametrize("target", [LABEL, GRADE], ids=["binary", "multiclass"])

@@ -120,7 +120,7 @@ class NativePart:
     def run(self, numbers: Tensor, ids: Tensor) -> Tensor:
         """The output of the only slot, of rows that are the only input."""
         ((_, slot),) = self.outputs
-        return self._computed(numbers, ids).to(slot.dtype).view(-1, *slot.shape)
+        return self._computed(numbers, ids).to(slot.dtype).view(len(ids), *slot.shape)
 
     def fill(self, values: list[Tensor]) -> None:
         """Compute the outputs of the steps."""
@@ -129,7 +129,7 @@ class NativePart:
         computed, start = self._computed(numbers, values[IDS]), 0
         for slot, description in self.outputs:
             part = computed[:, start : (start := start + description.width)]
-            values[slot] = part.to(description.dtype).reshape(-1, *description.shape)
+            values[slot] = part.to(description.dtype).reshape(len(computed), *description.shape)
 
     def _computed(self, numbers: Tensor, ids: Tensor) -> Tensor:
         output = torch.empty((ids.shape[0], self.width), dtype=torch.float64)
