@@ -161,6 +161,17 @@ def test_what_c_files_cannot_hold(tmp_path):
         windtunnel.compile(texts).export(tmp_path / "model.c")
 
 
+def test_null_is_nan_where_the_source_distinguishes_none(tmp_path):
+    cells = np.array(["Oslo", "Åsgård", "Oslo", np.nan] * (ROWS // 4), dtype=object)
+    table = pd.DataFrame({"city": pd.Series(cells, dtype=object)})
+    source = make_pipeline(
+        SimpleImputer(strategy="most_frequent"), OneHotEncoder(handle_unknown="ignore"), LogisticRegression()
+    ).fit(table, LABELS)
+    rows = pd.DataFrame({"city": pd.Series(["Oslo", "Rome", np.nan, None], dtype=object)})
+    library = CLibrary(windtunnel.compile(source), tmp_path)
+    np.testing.assert_allclose(library.predict_proba(rows), source.predict_proba(rows), rtol=0, atol=1e-12)
+
+
 @pytest.mark.parametrize(
     ("step", "outside"),
     [

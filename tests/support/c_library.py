@@ -13,6 +13,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from windtunnel.encode import NONE_CATEGORY
+from windtunnel.export.columns import none_columns
+
 FLAGS = [
     "-std=c11",
     "-O0",
@@ -40,6 +43,7 @@ class CLibrary:
         subprocess.run(["cc", *FLAGS, str(folder / "model.c"), "-lm", "-o", path], check=True)
         header = (folder / "model.h").read_text()
         self._library, self._head = ctypes.CDLL(path), net.head
+        self._nones = none_columns(net.encoder)
         self._library.model_message.restype = ctypes.c_char_p
         struct = re.findall(r"^    (const char \*|double )(\w+); /\* '?(.+?)'? \*/$", header, re.MULTILINE)
         kinds = {"double ": ctypes.c_double}
@@ -66,5 +70,6 @@ class CLibrary:
     def _values(self, table: pd.DataFrame, name: str) -> list[Any]:
         if self._columns[name]:
             return [np.nan if pd.isna(value) else float(value) for value in table[name]]
-        cells = [None if pd.isna(value) else value for value in table[name]]
+        cells = [NONE_CATEGORY if value is None and name in self._nones else value for value in table[name]]
+        cells = [None if pd.isna(value) else value for value in cells]
         return [cell if cell is None or isinstance(cell, bytes) else str(cell).encode() for cell in cells]

@@ -15,7 +15,7 @@ import numpy as np
 
 from windtunnel.compiler.native.build import SOURCES
 from windtunnel.compiler.native.image import ALIGNMENT, Header
-from windtunnel.encode import MISSING_ID, NONE_CATEGORY, CategoryColumn, RowEncoder
+from windtunnel.encode import CategoryColumn, RowEncoder
 from windtunnel.program.head import Head
 from windtunnel.program.program import NUMBERS
 
@@ -129,17 +129,14 @@ def encode_function(encoder: RowEncoder, prefix: str, fields: dict[int, str], sc
     for at, category in enumerate(encoder.categories):
         texts = category.column in text_columns
         value, known = f"row->{fields[category.column]}", category.vocabulary.id_by_value
-        missing = ""
         if texts:
-            ids = {text: id for text, id in known.items() if text != NONE_CATEGORY}
-            rows = [f"{{{_quoted(text)}, {ids[text]}}}" for text in sorted(ids, key=_bytes)]
-            missing = f"{known.get(NONE_CATEGORY, MISSING_ID)}, "
+            rows = [f"{{{_quoted(text)}, {known[text]}}}" for text in sorted(known, key=_bytes)]
         else:
             rows = [f"{{{float(number).hex()}, {known[number]}}}" for number in sorted(known)]
             rows = [row.replace("inf", "INFINITY") for row in rows]
         kind = "text" if texts else "number"
         tables.append(f"static const wt_{kind} {scope}categories_{at}[] = {{{', '.join(rows) or '{0}'}}};")
-        call = f"wt_{kind}_id({value}, {scope}categories_{at}, {len(rows)}, {_flags(category)}, {missing}ids + {at})"
+        call = f"wt_{kind}_id({value}, {scope}categories_{at}, {len(rows)}, {_flags(category)}, ids + {at})"
         lines.append(f"    if ((error = {call}) != WT_OK) return error;")
     body = "\n".join(lines)
     return (

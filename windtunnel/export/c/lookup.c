@@ -14,11 +14,11 @@ typedef struct {
     int64_t id;
 } wt_number;
 
-/* missing: the id of NULL. texts: sorted by their bytes. */
-static inline int wt_text_id(const char *value, const wt_text *texts, size_t count, int takes, int64_t missing, int64_t *id) {
+/* texts: sorted by their bytes. */
+static inline int wt_text_id(const char *value, const wt_text *texts, size_t count, int takes, int64_t *id) {
     if (value == NULL) {
-        *id = missing;
-        return missing != 1 || takes & WT_TAKES_MISSING ? WT_OK : WT_MISSING_CATEGORY;
+        *id = 1;
+        return takes & WT_TAKES_MISSING ? WT_OK : WT_MISSING_CATEGORY;
     }
     size_t low = 0;
     while (low < count) {
