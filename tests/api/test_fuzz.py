@@ -82,13 +82,17 @@ def _terms(source: Any) -> Any:
 
 
 def shaken(rows: pd.DataFrame, least: float = 0.0, times: int = 40) -> list[pd.DataFrame]:
-    """Rows whose numbers differ from the given ones by a few of the last bits of their column, or of ``least``."""
+    """Rows whose numbers differ from the given ones by a few of the last bits of their column, or of ``least``.
+
+    Half of them differ by one bit at most, so that some numbers become equal: neighbours may weigh by 1 / distance.
+    """
     random = np.random.default_rng(0)
     size = {name: np.nanmax(np.abs(rows[name][np.isfinite(rows[name])]), initial=0.0) for name in _floats(rows)}
-    size = {name: 2.0**-52 * (max(greatest, least) if greatest < 1e100 else 1.0) for name, greatest in size.items()}
+    size = {name: 2.0**-53 * (max(greatest, least) if greatest < 1e100 else 1.0) for name, greatest in size.items()}
     return [
-        rows.assign(**{n: rows[n] + random.integers(-8, 9, len(rows)) * unit for n, unit in size.items()})
-        for _ in range(times)
+        rows.assign(**{n: rows[n] + random.integers(-bits, bits + 1, len(rows)) * unit for n, unit in size.items()})
+        for bits in (1, 16)
+        for _ in range(times // 2)
     ]
 
 
@@ -102,18 +106,41 @@ def shaken_answers(source: Any, method: str, rows: Any) -> list[Any]:
     if source[-1] == "passthrough":
         return outputs
     reached = pd.DataFrame(output_of(source[:-1], "transform", rows)).astype(float).rename(columns=str)
-    return outputs + [output_of(source[-1], method, other.to_numpy()) for other in shaken(reached, _terms(source))]
+    others = [other.to_numpy() for other in shaken(reached, _terms(source))] + shaken_distances(source, rows)
+    return outputs + [output_of(source[-1], method, other) for other in others]
+
+
+def shaken_distances(source: Any, rows: Any) -> list[Any]:
+    """Distances from centres with other last bits in |x|^2 - 2 x.c + |c|^2, the square of which they are the root."""
+    if not hasattr(source[-2], "cluster_centers_"):
+        return []
+    random = np.random.default_rng(0)
+    distance = output_of(source[:-1], "transform", rows)
+    unit = 2.0**-52 * np.square(output_of(source[:-2], "transform", rows).astype(float)).sum(axis=1).max()
+    squares = [distance**2 + random.integers(-8, 9, distance.shape) * unit for _ in range(20)]
+    return [np.sqrt(np.maximum(square, 0.0)) for square in squares]
+
+
+def likelihood_error(source: Any, method: str, rows: Any) -> Any:
+    """A few last bits of the log likelihoods of naive Bayes, of which probabilities are differences; else 0.
+
+    A nearly constant column makes them as large as 1e20. Then the log of the sum of likelihoods loses its digits.
+    """
+    last, error = source[-1], 0.0
+    for part in (last, *getattr(last, "estimators_", ())):
+        if hasattr(part, "predict_joint_log_proba"):
+            reached = output_of(source[:-1], "transform", rows)
+            error = error + 2.0**-50 * np.abs(output_of(part, "predict_joint_log_proba", reached)).max(axis=1)
+    if hasattr(last, "final_estimator_") and method != "transform":
+        error = error * np.abs(last.final_estimator_.coef_).sum()
+    return error
 
 
 def slack(source: Any, method: str, rows: Any, want: Any) -> Any:
     """How far the source's own output moves when last bits do, as no translation can be nearer."""
     moved = [np.abs(one.astype(float) - want) for one in shaken_answers(source, method, rows)]
     bound = 10 * np.nan_to_num(np.max(moved, axis=0), nan=np.inf)
-    if hasattr(source[-1], "predict_joint_log_proba"):
-        # Probabilities are made of differences of these, which a nearly constant column makes as large as 1e10.
-        reached = output_of(source[:-1], "transform", rows)
-        bound = bound + 2.0**-50 * np.abs(output_of(source[-1], "predict_joint_log_proba", reached)).max()
-    return bound
+    return (bound.T + likelihood_error(source, method, rows)).T
 
 
 def sure(source: Any, rows: Any, strict: bool) -> Any:
