@@ -420,3 +420,8 @@ def test_an_array_that_float32_blurs_is_told_column_by_column() -> None:
     assert [str(one.message).partition(" runs")[0] for one in said] == ["column number 0", "column number 2"]
     assert found is not None and torch.equal(found.numbers, torch.from_numpy(rows.astype(np.float32)))
     encoder.encode_array(rows)
+
+
+def test_names_that_are_half_a_surrogate_pair() -> None:
+    frame = as_frame([{"size": 1.0, "\ud800": "a"}, {"size": 2.0, "\ud800": "b"}])
+    assert list(frame) == ["size", "\ud800"] and frame["size"].tolist() == [1.0, 2.0]

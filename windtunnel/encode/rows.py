@@ -173,7 +173,11 @@ def _frame_of_columns(columns: Mapping[Any, Any]) -> pd.DataFrame:
     lengths = {name: len(column) for name, column in columns.items()}
     if len(set(lengths.values())) > 1:
         raise BadInput(f"columns of different lengths: {lengths}; every column needs one value per row.")
-    return pd.DataFrame({name: _as_series(column) for name, column in columns.items()})
+    series = [_as_series(column) for column in columns.values()]
+    try:
+        return pd.DataFrame(dict(zip(columns, series, strict=True)))
+    except UnicodeEncodeError:  # a name is half a surrogate pair, which pandas' string type cannot store
+        return pd.DataFrame(dict(enumerate(series))).set_axis(pd.Index(list(columns), dtype=object), axis=1)
 
 
 def _as_series(column: Any) -> pd.Series:
