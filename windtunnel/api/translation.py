@@ -207,8 +207,9 @@ class Translation(TranslatedPipeline):
         ----------
         path : path
         format : str, optional
-            By default that of the suffix of the path: .ts TorchScript, .onnx ONNX, .pt2 ``torch.export``, .c C, .txt
-            LightGBM, .json XGBoost. ``windtunnel.export`` describes the formats; "aoti" is one more for .pt2.
+            By default that of the suffix of the path: .onnx ONNX, .pt2 ``torch.export``, .c C, .ts TorchScript (which
+            PyTorch has deprecated), .txt LightGBM, .json XGBoost. ``windtunnel.export`` describes the formats; "aoti"
+            is one more for .pt2.
         example : rows, optional
             For ONNX: columns of numbers take the types that they have in these raw rows (bool, integers, float32);
             without them, float64.
