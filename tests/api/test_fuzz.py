@@ -103,7 +103,7 @@ def _floats(rows: pd.DataFrame) -> list[str]:
 def shaken_answers(source: Any, method: str, rows: Any) -> list[Any]:
     """The outputs of the source when the last bits of the rows, or of what reaches its last step, are others."""
     outputs = [output_of(source, method, other) for other in shaken(rows)]
-    if source[-1] == "passthrough":
+    if not hasattr(source, "steps") or source[-1] == "passthrough":
         return outputs
     reached = pd.DataFrame(output_of(source[:-1], "transform", rows)).astype(float).rename(columns=str)
     others = [other.to_numpy() for other in shaken(reached, _terms(source))] + shaken_distances(source, rows)
@@ -140,6 +140,8 @@ def slack(source: Any, method: str, rows: Any, want: Any) -> Any:
     """How far the source's own output moves when last bits do, as no translation can be nearer."""
     moved = [np.abs(one.astype(float) - want) for one in shaken_answers(source, method, rows)]
     bound = 10 * np.nan_to_num(np.max(moved, axis=0), nan=np.inf)
+    if not hasattr(source, "steps"):  # a translation
+        return bound
     return (bound.T + likelihood_error(source, method, rows)).T
 
 
@@ -216,7 +218,7 @@ def check_copies(drawn: Drawn, source: Any, net: Any) -> None:
     for name, copy in copies.items():
         for kind, rows in spoiled(drawn.frame(40, offset=1), drawn.seed, drawn.strict).items():
             try:
-                compare(net, copy, rows, strict=True, tolerance=1e-5 if soft else TOLERANCE)
+                compare(net, copy, rows, drawn.strict, tolerance=1e-5 if soft else TOLERANCE)
             except BaseException as error:
                 error.add_note(f"{name} after fine-tuning, rows: {kind}")
                 raise
