@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 import warnings
+from dataclasses import replace
 from typing import Any
 
 from windtunnel.errors import BadInput
@@ -16,6 +17,7 @@ from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.trainers.data.loader import DENSE_BYTES, dense_bytes
 from windtunnel.trainers.fit_details import reliability, summarise_terms
 from windtunnel.trainers.loop.checkpoints import CheckpointOptions
+from windtunnel.trainers.loop.evaluation import evaluate_program
 from windtunnel.trainers.loop.module import DataModule
 from windtunnel.trainers.loop.trainer_options import TrainerOptions
 from windtunnel.trainers.recipe import Recipe
@@ -72,17 +74,18 @@ def finetune(
     _install(net, best)
     if training.error is not None:
         raise training.error
+    installed = _evaluated(net, best, options, data)
     _record_profile(net, data)
     return History(
         epochs=training.epochs,
         metric=metric.name,
         greater_is_better=metric.greater_is_better,
         start=value_of(_initial_candidate(candidates, softening_pending)),
-        best=value_of(best),
+        best=value_of(installed),
         best_epoch=best.epoch or 0,
         validated_on=data.validated_on,
         seconds=time.perf_counter() - began,
-        candidates=candidate_results(candidates, best, metric),
+        candidates=candidate_results(candidates, best, installed, metric),
         validation_rows=getattr(data.valid, "size", None),
         epoch_rule=training.epoch_rule,
         stopped=training.stopped,
@@ -105,13 +108,22 @@ def _initial_candidate(candidates: list[Candidate], softened: bool) -> Candidate
 
 
 def _install(net: TranslatedPipeline, best: Candidate) -> None:
-    """Give the translation the pipeline and the residual models of the selected candidate."""
+    """Give the translation the pipeline and the residual models of the selected candidate, these shrunken."""
     if best.pipeline is not None:
         install_pipeline(net, best.pipeline)
     if best.boosted is not None:
-        install_boosted(net, best.boosted)
+        install_boosted(net, best.boosted.shrunken(best.shrinkage))
     if best.residual is not None:
-        install_residual(net, best.residual, 1.0 if best.boosted is None else best.boosted.weight)
+        start = 1.0 if best.boosted is None else best.boosted.weight
+        install_residual(net, best.residual, best.shrinkage * start)
+
+
+def _evaluated(net: TranslatedPipeline, best: Candidate, options: Recipe, data: DataModule) -> Candidate:
+    """The selected candidate, with the metric and the loss of what was installed of it."""
+    if best.shrinkage == 1:
+        return best
+    loss, value = evaluate_program(net, net.program, options, data.valid)
+    return replace(best, metric=value, loss=loss)
 
 
 def _terms(net: TranslatedPipeline, data: DataModule, validation: Any, options: Recipe) -> list[TermSummary]:

@@ -58,7 +58,7 @@ class CandidateResult:
         "residual model", "boosted residual", "joint training", or two of these, as in "joint training + interactions";
         of a refresh "anchor 50" or "anchor 50 with replay".
     metric, loss : float or None
-        Their values on all validation rows; None where fit does not compute them.
+        Their values on all validation rows, of the kept one as it was installed; None where fit does not compute them.
     gain, standard_error : float or None
         Decrease of the loss on validation rows that had no part in fitting, against the model that it extends, and the
         standard error of this mean; None where fit does not test it.
@@ -243,6 +243,11 @@ class History:
             notes.append(
                 "Loss a ± b: change of the mean loss per row, compared with the model that the candidate extends, and "
                 "its standard error. Each half of the validation rows tests what was selected on the other half."
+            )
+        if any("of its change" in candidate.reason for candidate in self.candidates):
+            notes.append(
+                "Of a change with gain a and standard error b, the part 1 - (b / a)^2 is installed, after which "
+                f"{self.metric} is computed again."
             )
         if self.validated_on == "held-out rows":
             notes.append(

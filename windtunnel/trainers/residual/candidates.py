@@ -44,6 +44,8 @@ class Candidate:
         None leaves the program as it is.
     residual : FittedResidual or None
     boosted : BoostedResidual or None
+    shrinkage : float
+        The factor with which the residual models' change of the scores is installed.
     """
 
     name: str
@@ -55,6 +57,7 @@ class Candidate:
     pipeline: FrozenPipeline | None = None
     residual: FittedResidual | None = None
     boosted: BoostedResidual | None = None
+    shrinkage: float = 1.0
 
 
 def select(candidates: Sequence[Candidate], metric: Metric) -> Candidate:
@@ -83,13 +86,15 @@ def value_of(candidate: Candidate) -> float:
     return math.nan if candidate.metric is None else candidate.metric
 
 
-def candidate_results(candidates: Sequence[Candidate], best: Candidate, metric: Metric) -> list[CandidateResult]:
-    """The numbers of all candidates, and the reason why each was kept or not."""
+def candidate_results(
+    candidates: Sequence[Candidate], best: Candidate, installed: Candidate, metric: Metric
+) -> list[CandidateResult]:
+    """The numbers of all candidates, and the reason why each was kept or not; ``installed`` is the best, shrunken."""
     return [
         CandidateResult(
             name=candidate.name,
-            metric=candidate.metric,
-            loss=candidate.loss,
+            metric=(installed if candidate is best else candidate).metric,
+            loss=(installed if candidate is best else candidate).loss,
             gain=None if candidate.test is None else candidate.test.gain,
             standard_error=None if candidate.test is None else candidate.test.standard_error,
             kept=candidate is best,
@@ -104,7 +109,8 @@ def candidate_results(candidates: Sequence[Candidate], best: Candidate, metric: 
 def _reason(candidate: Candidate, best: Candidate, metric: Metric) -> str:
     if candidate is best:
         tested = candidate.test is not None and not candidate.test.significant
-        return f"best {metric.name}" + ", whatever the test says" * tested
+        part = f"; {best.shrinkage:.1%} of its change is installed" * (best.shrinkage < 1)
+        return f"best {metric.name}" + ", whatever the test says" * tested + part
     if candidate.rejected:
         return candidate.rejected
     value = value_of if best.boosted is None and candidate.boosted is None else _tested_value
@@ -128,8 +134,15 @@ def residual_candidates(
         _residual_candidate(setup.initial, model, training, metric, recipe),
     ]
     return _pipeline_candidates(net, data, setup, recipe, metric) + [
-        replace(candidate, pipeline=setup.pipeline) for candidate in of_model if candidate is not None
+        replace(candidate, pipeline=setup.pipeline, shrinkage=shrinkage(candidate.test, recipe))
+        for candidate in of_model
+        if candidate is not None
     ]
+
+
+def shrinkage(test: SignificanceTest | None, recipe: Recipe) -> float:
+    """The factor of the change that is installed; 1 where the recipe overrules the test."""
+    return 1.0 if test is None or recipe.select == "best_epoch" else test.shrinkage
 
 
 def _pipeline_candidates(

@@ -58,7 +58,8 @@ def install_pipeline(net: TranslatedPipeline, pipeline: FrozenPipeline) -> None:
 def install_residual(net: TranslatedPipeline, residual: FittedResidual, weight: float = 1.0) -> None:
     """Append a residual model to an installed pipeline: its scores, and their sum with those of the pipeline.
 
-    With a boosted residual, ``weight`` is that of the scores that it starts from.
+    ``weight`` is the factor of its scores: its shrinkage, times the weight of the scores that a boosted residual starts
+    from.
     """
     model = residual.model
     model.unit = model.unit * weight

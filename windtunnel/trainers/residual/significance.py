@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -51,6 +52,21 @@ class SignificanceTest:
     significant: bool
     reason: str = ""
     metric: float | None = None
+
+    @property
+    def shrinkage(self) -> float:
+        """The factor of the change of the scores that ``fit`` keeps, in (0, 1].
+
+        1 - (e / g)^2 for a gain g and its standard error e: little of a gain that is hardly above its standard error,
+        nearly all of a certain one. 1 where the test is not significant, but was overruled, and without an error.
+
+        Source
+        ------
+        The shrinkage of a mean by James and Stein (1961), for one mean.
+        """
+        if not self.significant or not math.isfinite(self.standard_error):
+            return 1.0
+        return 1 - (self.standard_error / self.gain) ** 2
 
 
 def compare_scores(

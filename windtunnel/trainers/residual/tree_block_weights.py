@@ -77,7 +77,7 @@ def weighted_trees(
         if metric.better(old, new):
             reason = f"the loss is lower, but {metric.name} gets worse on all rows ({old:.4f} -> {new:.4f})"
             test = replace(test, significant=False, reason=reason)
-    return WeightedTrees(position, weighted, test)
+    return WeightedTrees(position, _shrunken(trees, weighted, test.shrinkage, inputs.dtype), test)
 
 
 def fit_block_weights(trees: HardTrees, rows: Items, loss: Loss, generator: torch.Generator) -> HardTrees | None:
@@ -114,6 +114,14 @@ def fit_block_weights(trees: HardTrees, rows: Items, loss: Loss, generator: torc
     weighted = HardTrees.of(replace(ensemble, leaf_value=ensemble.leaf_value * per_leaf))
     weighted.cast(inputs.dtype)
     return fastest(weighted)
+
+
+def _shrunken(trees: HardTrees, weighted: HardTrees, factor: float, dtype: torch.dtype) -> HardTrees:
+    """The trees with ``factor`` times what the weights change in their leaves."""
+    old, new = trees.ensemble(), weighted.ensemble()
+    shrunken = HardTrees.of(replace(new, leaf_value=old.leaf_value + factor * (new.leaf_value - old.leaf_value)))
+    shrunken.cast(dtype)
+    return fastest(shrunken)
 
 
 def _minimise(sums: Tensor, base: Tensor, loss: Loss, target: Tensor, weight: Tensor | None = None) -> Tensor:

@@ -14,7 +14,7 @@ from windtunnel.trainers.loop.evaluation import evaluate_both
 from windtunnel.trainers.recipe import Recipe
 from windtunnel.trainers.residual.boosted.features import BoostedFeatures, fit_features
 from windtunnel.trainers.residual.boosted.fit_boosted import fit_boosted
-from windtunnel.trainers.residual.candidates import Candidate, select
+from windtunnel.trainers.residual.candidates import Candidate, select, shrinkage
 from windtunnel.trainers.residual.setup import ResidualSetup
 from windtunnel.trainers.residual.significance import compare_scores
 from windtunnel.trainers.residual.training import FittedResidual
@@ -97,4 +97,5 @@ def _candidate(
         pipeline=setup.pipeline,
         residual=residual,
         boosted=boosted,
+        shrinkage=shrinkage(test, recipe),
     )

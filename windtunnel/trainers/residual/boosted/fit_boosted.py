@@ -54,6 +54,12 @@ class BoostedResidual:
         trees: Tensor = in_slices(lambda x: self.trees(self.statistics(x)), concat(self.inputs.select(rows)))
         return self.weight * start + trees
 
+    def shrunken(self, factor: float) -> BoostedResidual:
+        """``start(x) + factor (f(x) - start(x))``."""
+        ensemble = self.trees.ensemble()
+        trees = HardTrees.of(replace(ensemble, leaf_value=ensemble.leaf_value * factor, base=ensemble.base * factor))
+        return replace(self, trees=fastest(trees), weight=1 - factor * (1 - self.weight))
+
 
 @dataclass(frozen=True)
 class Choice:
