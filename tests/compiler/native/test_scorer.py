@@ -149,6 +149,25 @@ def test_numbers_that_may_be_rejected_go_the_general_way(value):
     assert direct(net, "predict", X[:3]) is not None
 
 
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("place", [0, 5000, -1])
+def test_one_number_among_many_rows_decides(place, threads):
+    net = windtunnel.compile(make_pipeline(StandardScaler(), Ridge()).fit(X, Y), backend="native")
+    rows = np.tile(X, (-(-9000 // len(X)), 1))
+    wider = np.repeat(rows, 2, axis=0)[::2]
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        for part in (rows, wider):
+            assert all(direct(net, "predict", part) is not None for _ in range(2))
+            part[place, 1] = np.inf
+            assert direct(net, "predict", part) is None
+    finally:
+        torch.set_num_threads(before)
+    with pytest.raises(windtunnel.errors.BadInput):
+        net.predict(rows)
+
+
 @pytest.mark.parametrize("rows", [X[:0], X[:, :3], X[:2].T, [[1.0]], {}, "text", None, [1.0] * 4], ids=repr)
 def test_other_rows_go_the_general_way(rows):
     net = windtunnel.compile(make_pipeline(StandardScaler(), Ridge()).fit(X, Y), backend="native")

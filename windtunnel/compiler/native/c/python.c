@@ -1,6 +1,7 @@
 /* Native programs for Python: a type that holds an image and its workspaces. */
 #include "extension.h"
 
+#include <math.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -84,7 +85,9 @@ static const double THREAD_SECONDS = 50e-6;
 typedef struct {
     const wt_program *image;
     const wt_rows *rows;
-    atomic_size_t next; /* row that no thread has taken */
+    accepted_numbers accepted;
+    atomic_size_t next;   /* row that no thread has taken */
+    atomic_int rejected;  /* whether a row has a number that is not accepted */
 } shared_rows;
 
 /* A thread at work. */
@@ -102,6 +105,26 @@ static double seconds_now(void) {
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
+/* Whether numbers are ordinary or, where that is accepted, missing. */
+WT_PROCESSORS static int ordinary(const double *numbers, size_t count, int takes_missing) {
+    int64_t other = 0, missing = 0;
+    for (size_t at = 0; at < count; at++) {
+        other += !(fabs(numbers[at]) <= 0x1p64);
+        missing += isnan(numbers[at]) != 0;
+    }
+    return other == (takes_missing ? missing : 0);
+}
+
+/* Whether the numbers of rows, whose columns stand close together, are accepted. */
+static int accepts(const wt_rows *rows, size_t numbers, accepted_numbers accepted) {
+    int takes_missing = accepted == ORDINARY_OR_MISSING;
+    if (accepted == ANY_NUMBERS) return 1;
+    if (rows->number_row == (ptrdiff_t)numbers) return ordinary(rows->numbers, rows->rows * numbers, takes_missing);
+    for (size_t row = 0; row < rows->rows; row++)
+        if (!ordinary(rows->numbers + (ptrdiff_t)row * rows->number_row, numbers, takes_missing)) return 0;
+    return 1;
+}
+
 static void *run_worker(void *argument) {
     worker *self = argument;
     const wt_program *image = self->of->image;
@@ -112,6 +135,9 @@ static void *run_worker(void *argument) {
         part.numbers += (ptrdiff_t)first * part.number_row;
         part.ids += (ptrdiff_t)first * part.id_row;
         part.out += first * (size_t)image->outputs;
+        /* The numbers of a block are checked just before they are read, so that they come from memory once. */
+        if (!accepts(&part, (size_t)image->numbers, self->of->accepted)) atomic_store(&self->of->rejected, 1);
+        if (atomic_load(&self->of->rejected)) break;
         wt_run(image, &part, (unsigned char *)self->space + ALIGNMENT);
         self->rows += part.rows;
     }
@@ -136,8 +162,8 @@ static size_t worthwhile_threads(const Program *self, size_t rows, size_t thread
     return worth < 2 || most < 2 ? 1 : worth < (double)most ? (size_t)worth : most;
 }
 
-int program_compute(Program *self, const wt_rows *rows, size_t threads) {
-    shared_rows shared = {.image = self->image, .rows = rows};
+int program_compute(Program *self, const wt_rows *rows, size_t threads, accepted_numbers accepted) {
+    shared_rows shared = {.image = self->image, .rows = rows, .accepted = accepted};
     worker workers[MOST_THREADS];
     size_t block = (size_t)self->image->block_rows, blocks = (rows->rows + block - 1) / block, ready = 0;
     size_t count = worthwhile_threads(self, rows->rows, threads);
@@ -158,7 +184,7 @@ int program_compute(Program *self, const wt_rows *rows, size_t threads) {
         if (rows->rows >= MANY_ROWS && workers->rows != 0) self->row_seconds = seconds;
     }
     for (size_t at = 0; at < ready; at++) give_back(self, workers[at].space);
-    return ready < count ? -1 : 0;
+    return ready < count ? -1 : atomic_load(&shared.rejected);
 }
 
 /* Take a buffer of 8-byte items in two dimensions; width is what the second one has to be. */
@@ -194,7 +220,7 @@ static PyObject *program_run(PyObject *object, PyObject *args) {
         .id_column = ids.strides[1] / item,
         .out = out.buf,
     };
-    if (program_compute(self, &rows, 1) == 0) result = Py_NewRef(Py_None);
+    if (program_compute(self, &rows, 1, ANY_NUMBERS) == 0) result = Py_NewRef(Py_None);
 release_out:
     PyBuffer_Release(&out);
 release_ids:

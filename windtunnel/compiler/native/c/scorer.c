@@ -166,25 +166,6 @@ static int encode(const Scorer *self, const raw_rows *rows, double *numbers, int
     return 1;
 }
 
-/* Whether numbers are neither large nor, unless that is accepted, missing. */
-WT_PROCESSORS static int ordinary(const double *numbers, Py_ssize_t count, int takes_missing) {
-    int64_t other = 0, missing = 0;
-    for (Py_ssize_t at = 0; at < count; at++) {
-        other += !(fabs(numbers[at]) <= 0x1p64);
-        missing += isnan(numbers[at]) != 0;
-    }
-    return other == (takes_missing ? missing : 0);
-}
-
-/* The same for an array of rows of float64, its columns close together. */
-static int ordinary_rows(const Scorer *self, const raw_rows *rows) {
-    const Py_buffer *buffer = &rows->buffer;
-    if (buffer->strides[0] == 8 * self->width) return ordinary(buffer->buf, rows->rows * self->width, self->takes_missing);
-    for (Py_ssize_t row = 0; row < rows->rows; row++)
-        if (!ordinary((const double *)(const void *)((const char *)buffer->buf + row * buffer->strides[0]), self->width, self->takes_missing)) return 0;
-    return 1;
-}
-
 /* The lists of the raw columns in a dict of equally long lists; 0 where the general way has to decide. */
 static int open_columns(const Scorer *self, PyObject *dict, raw_rows *rows) {
     PyObject *name, *list;
@@ -263,8 +244,8 @@ static size_t threads_for(const Scorer *self, Py_ssize_t rows) {
     return count > 1 ? (size_t)count : 1;
 }
 
-/* The output of encoded rows. */
-static PyObject *score(const Scorer *self, const wt_rows *encoded) {
+/* The output of encoded rows; NULL without an exception if a number is not accepted. */
+static PyObject *score(const Scorer *self, const wt_rows *encoded, accepted_numbers accepted) {
     Py_buffer buffer;
     size_t threads = threads_for(self, (Py_ssize_t)encoded->rows);
     Py_ssize_t rows = (Py_ssize_t)encoded->rows;
@@ -278,13 +259,13 @@ static PyObject *score(const Scorer *self, const wt_rows *encoded) {
     int failed = memory == NULL || output == NULL;
     if (failed) PyErr_NoMemory();
     through.out = memory;
-    failed = failed || program_compute(self->program, &through, threads) != 0;
+    failed = failed || program_compute(self->program, &through, threads, accepted) != 0;
     if (!failed && self->single_scores)
         for (size_t at = 0; at < count; at++) memory[at] = (double)(float)memory[at];
     if (!failed && self->head != NULL) {
         wt_rows linked = {.rows = encoded->rows, .numbers = memory, .number_row = (ptrdiff_t)scores, .number_column = 1};
         linked.out = output;
-        failed = program_compute(self->head, &linked, threads) != 0;
+        failed = program_compute(self->head, &linked, threads, ANY_NUMBERS) != 0;
     }
     if (!failed && self->positions) {
         double *positions = buffer.buf;
@@ -319,8 +300,9 @@ static PyObject *scorer_call(PyObject *object, PyObject *args, PyObject *kwargs)
     int64_t few_ids[64], *ids = few_ids;
     if (!open_rows(self, given, &rows) || rows.rows < 1 || (self->alone && rows.rows > 1)) goto decline;
     wt_rows encoded = {.rows = (size_t)rows.rows};
+    accepted_numbers accepted = ANY_NUMBERS; /* encode has checked them */
     if (rows.format == 'd' && self->in_order && (uintptr_t)rows.buffer.buf % 8 == 0 && rows.buffer.strides[0] % 8 == 0 && rows.buffer.strides[1] == 8) {
-        if (!ordinary_rows(self, &rows)) goto decline;
+        accepted = self->takes_missing ? ORDINARY_OR_MISSING : ORDINARY_NUMBERS;
         encoded.numbers = rows.buffer.buf;
         encoded.number_row = rows.buffer.strides[0] / 8;
     } else {
@@ -333,8 +315,8 @@ static PyObject *scorer_call(PyObject *object, PyObject *args, PyObject *kwargs)
     encoded.number_column = encoded.id_column = 1;
     encoded.ids = ids;
     encoded.id_row = self->categories;
-    output = score(self, &encoded);
-    goto done;
+    output = score(self, &encoded, accepted);
+    if (output != NULL || PyErr_Occurred()) goto done;
 decline:
     PyErr_Clear();
     output = Py_NewRef(Py_None);
