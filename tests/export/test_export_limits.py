@@ -115,6 +115,15 @@ def test_names_that_onnx_cannot_hold(tmp_path: Path) -> None:
         net.export(tmp_path / "net.onnx", format="onnx")
 
 
+@pytest.mark.parametrize("format", FORMATS)
+def test_texts_that_are_no_unicode(format: str, tmp_path: Path) -> None:
+    rows = pd.DataFrame({0: ["a", "\udc00"] * 5}, dtype=object).set_axis(pd.Index(["\ud800"], dtype=object), axis=1)
+    net = windtunnel.compile(make_pipeline(OneHotEncoder(), LogisticRegression()).fit(rows, ["no", "\ud801"] * 5))
+    with pytest.raises(UnfaithfulOption, match=r"'\\ud800', '\\ud801', '\\udc00' are no valid Unicode text: a file"):
+        net.export(tmp_path / "net", format=format)
+    assert not list(tmp_path.iterdir())
+
+
 def test_names_of_files_and_formats(tmp_path: Path) -> None:
     net = translated("logistic")
     with pytest.raises(InvalidOption, match=r"\.pt2 is what files of 'exported' are called; name the file \.onnx"):

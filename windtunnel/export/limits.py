@@ -107,6 +107,21 @@ def _named_as_outputs(net: TranslatedPipeline) -> list[str]:
     ]
 
 
+def _not_unicode(net: TranslatedPipeline) -> list[str]:
+    columns = [column for column in sum(raw_columns(net.encoder), []) if column < net.encoder.width]
+    categories = [value for category in net.encoder.categories for value in category.vocabulary.values]
+    texts = [*names(net.encoder, columns), *net.head.labels_in_order, *categories]
+    return [repr(text) for text in dict.fromkeys(texts) if isinstance(text, str) and not _is_unicode(text)]
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:  # half a surrogate pair
+        return False
+    return True
+
+
 def _with_missing_marker(net: TranslatedPipeline) -> list[str]:
     texts = raw_columns(net.encoder)[1]
     return _columns(net, lambda category: category.column in texts and MISSING in category.vocabulary.values)
@@ -190,6 +205,14 @@ LIMITS = (
         "it ends a text in C",
         "Remove it before fitting.",
         _with_null,
+    ),
+    Limit(
+        "names, labels and categories that are no valid Unicode text",
+        ("torchscript", *GRAPHS),
+        "the names, labels or categories {} are no valid Unicode text",
+        "a file holds UTF-8",
+        "Replace them in the rows before fitting, or choose format='c'.",
+        _not_unicode,
     ),
     Limit(
         "pipelines that read no column",
