@@ -18,6 +18,7 @@ from sklearn.ensemble import (
     HistGradientBoostingClassifier,
     RandomForestClassifier,
 )
+from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
@@ -252,3 +253,37 @@ def test_categories_beyond_ascii_in_xgboost() -> None:
     plain = X.assign(city=X["city"].cat.rename_categories({"Łódź": "Lodz"}))
     net = windtunnel.compile(source.fit(plain, np.arange(100) % 2))
     np.testing.assert_allclose(net.predict_proba(plain), source.predict_proba(plain), 1e-6)
+
+
+def half_surrogate_names() -> tuple[Any, pd.DataFrame]:
+    """A pipeline over columns whose names are half a surrogate pair, and its rows."""
+    random = np.random.default_rng(0)
+    rows = pd.DataFrame({0: random.choice([0.5, 1.0, 2.0], 60), 1: random.choice(["Oslo", "Rome"], 60)})
+    rows.columns = pd.Index(["\ud800", "b\udc00"], dtype=object)
+    pipeline = make_pipeline(OneHotEncoder(handle_unknown="ignore"), LogisticRegression())
+    return pipeline.fit(rows, random.random(60) < 0.3 + 0.2 * rows["\ud800"]), rows
+
+
+@pytest.mark.parametrize("backend", ["native", "torch", "torchscript", "exported", "onnx"])
+def test_names_that_are_half_a_surrogate_pair(backend: str) -> None:
+    pipeline, rows = half_surrogate_names()
+    net = windtunnel.compile(pipeline, backend=backend)
+    for queried in (rows, rows.iloc[:, ::-1], rows.to_dict("list"), rows.to_dict("records")):
+        np.testing.assert_allclose(net.predict_proba(queried), pipeline.predict_proba(rows), atol=1e-9)
+
+
+def test_names_that_are_half_a_surrogate_pair_in_a_translation() -> None:
+    pipeline, rows = half_surrogate_names()
+    net = windtunnel.translate(pipeline, calibrate=rows)
+    assert list(net.explain(rows.iloc[:5]).to_frame()) == ["base", "\ud800", "b\udc00", "score"]
+    with pytest.raises(BadInput, match=r"columns missing: '\\ud800'"):
+        net.predict(rows.iloc[:, [1]])
+
+
+@pytest.mark.parametrize("model", [HistGradientBoostingClassifier(max_iter=3), LogisticRegression()])
+def test_names_that_are_half_a_surrogate_pair_before_an_imputer(model: Any) -> None:
+    rows = pd.DataFrame(np.random.default_rng(0).normal(size=(60, 2)))
+    rows.columns, rows.iloc[::7, 0] = pd.Index(["\ud800", "b\udc00"], dtype=object), np.nan
+    pipeline = make_pipeline(SimpleImputer(), StandardScaler(), model).fit(rows, rows["b\udc00"] > 0)
+    for net in (windtunnel.compile(pipeline), windtunnel.translate(pipeline, calibrate=rows)):
+        np.testing.assert_allclose(net.predict_proba(rows), pipeline.predict_proba(rows), atol=1e-9)

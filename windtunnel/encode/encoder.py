@@ -25,7 +25,7 @@ from windtunnel.encode.columns import (
     to_float64,
     to_floats,
 )
-from windtunnel.encode.labels import labels_of
+from windtunnel.encode.labels import labels_index, labels_of
 from windtunnel.encode.precision_loss import PrecisionLossWarner
 from windtunnel.encode.rows import Rows, as_column, as_frame, check_dense, indexable, is_named, python_columns
 from windtunnel.errors import BadInput
@@ -323,7 +323,7 @@ class RowEncoder:
         frame = as_frame(rows)
         labels = self._labels(frame, wanted, is_named(rows))
         if labels is not None:
-            picked = frame[labels]
+            picked = frame[labels_index(labels)]
         else:
             picked = frame if len(wanted) == self.width else frame.iloc[:, wanted]
         picked = picked.set_axis(wanted, axis=1)
@@ -382,4 +382,4 @@ class RowEncoder:
             if not any(map(is_arrow_dictionary, rows.dtypes)):
                 return rows.copy(deep=False)
         frame = self.select(rows, every=True)
-        return frame.to_numpy() if self.names is None else frame.set_axis(self.names, axis=1)
+        return frame.to_numpy() if self.names is None else frame.set_axis(labels_index(self.names), axis=1)

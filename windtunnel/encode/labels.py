@@ -8,9 +8,18 @@ from difflib import get_close_matches
 from typing import Any
 
 import pandas as pd
+from numpy.typing import NDArray
 
 from windtunnel.encode.columns import quote_names
 from windtunnel.errors import BadInput, join_some
+
+
+def labels_index(names: Sequence[Any] | NDArray[Any]) -> pd.Index[Any]:
+    """The names of columns as an index of pandas."""
+    try:
+        return pd.Index(names, tupleize_cols=False)
+    except UnicodeEncodeError:  # half a surrogate pair, which pandas' string type cannot store
+        return pd.Index(names, dtype=object, tupleize_cols=False)
 
 
 def labels_of(frame: pd.DataFrame, names: Sequence[str]) -> list[Any]:

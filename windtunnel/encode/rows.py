@@ -11,6 +11,7 @@ import pyarrow as pa
 from torch import Tensor
 
 from windtunnel.encode.columns import holds_python_values, quote_names
+from windtunnel.encode.labels import labels_index
 from windtunnel.encode.vocabulary import FEW_ROWS
 from windtunnel.errors import BadInput
 
@@ -177,7 +178,7 @@ def _frame_of_columns(columns: Mapping[Any, Any]) -> pd.DataFrame:
     try:
         return pd.DataFrame(dict(zip(columns, series, strict=True)))
     except UnicodeEncodeError:  # a name is half a surrogate pair, which pandas' string type cannot store
-        return pd.DataFrame(dict(enumerate(series))).set_axis(pd.Index(list(columns), dtype=object), axis=1)
+        return pd.DataFrame(dict(enumerate(series))).set_axis(labels_index(list(columns)), axis=1)
 
 
 def _as_series(column: Any) -> pd.Series:

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from windtunnel.encode.labels import labels_index
 from windtunnel.errors import BadInput
 
 if TYPE_CHECKING:
@@ -65,13 +66,14 @@ class Explanation:
     def importance(self) -> pd.Series:
         """Mean absolute contribution of each term, over the rows and the scores, largest first."""
         values = np.abs(self.values).mean(axis=(0, 2))
-        return pd.Series(values, index=self.names, name=f"mean |{self.unit}|").sort_values(ascending=False)
+        series = pd.Series(values, index=labels_index(self.names), name=f"mean |{self.unit}|")
+        return series.sort_values(ascending=False)
 
     def to_frame(self) -> pd.DataFrame:
         """A row per explained row and score: "output" (if there are several), "base", each term, "score"."""
         frames = []
         for k, output in enumerate(self.outputs):
-            frame = pd.DataFrame(self.values[:, :, k], index=self.data.index, columns=self.names)
+            frame = pd.DataFrame(self.values[:, :, k], index=self.data.index, columns=labels_index(self.names))
             frame.insert(0, "base", self.base[k])
             if len(self.outputs) > 1:
                 frame.insert(0, "output", output)

@@ -9,6 +9,7 @@ from typing import Any
 import pandas as pd
 
 from windtunnel.encode import Batch, RowEncoder, Rows
+from windtunnel.encode.labels import labels_index
 from windtunnel.encode.rows import as_column
 from windtunnel.modules.base import Module
 from windtunnel.modules.imputers.imputer import MissingFlags
@@ -67,8 +68,8 @@ class RawColumns:
         for place, computed in enumerate(encoder.numbers):
             if computed >= encoder.width:
                 values[computed] = encoded.numbers[:, place].numpy(force=True)
-        columns = {name: values.get(position) for name, position in zip(self.names, self.positions, strict=True)}
-        return pd.DataFrame(columns, index=raw.index)
+        columns = {place: values.get(position) for place, position in enumerate(self.positions)}
+        return pd.DataFrame(columns, index=raw.index).set_axis(labels_index(self.names), axis=1)
 
 
 def _source(column: int, hosts: dict[int, HostStep], width: int) -> int | HostStep:

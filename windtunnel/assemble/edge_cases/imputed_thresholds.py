@@ -15,6 +15,7 @@ import pandas as pd
 import torch
 from numpy.typing import NDArray
 
+from windtunnel.encode.labels import labels_index
 from windtunnel.modules.base import Module
 from windtunnel.modules.imputers.imputer import Imputer
 from windtunnel.modules.trees.hard import TreeWalk
@@ -63,7 +64,9 @@ def follow(transform: Callable[[FloatRows], Any], module: Module, values: Sequen
 def transform_of(estimator: Any) -> Callable[[FloatRows], Any]:
     """The ``transform`` of a fitted estimator, for rows under the names that it was fitted on."""
     names = getattr(estimator, "feature_names_in_", None)
-    return lambda rows: estimator.transform(rows if names is None else pd.DataFrame(rows, columns=names))
+    if names is None:
+        return estimator.transform  # type: ignore[no-any-return]
+    return lambda rows: estimator.transform(pd.DataFrame(rows, columns=labels_index(names)))
 
 
 def align_imputed(trees: Walk, values: Sequence[ImputedValue]) -> Walk:

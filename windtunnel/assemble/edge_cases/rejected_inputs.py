@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from windtunnel.encode.labels import labels_index
+
 PROBE_VALUES = {"nan": np.nan, "inf": np.inf, "huge": 1e39}
 """The probe inputs; "huge" is finite, and beyond float32."""
 PROBED_METHODS = ("predict", "transform", "decision_function", "score_samples")
@@ -33,7 +35,7 @@ def _raises(estimator: Any, method: str, width: int, value: float) -> bool:
     rows: Any = np.zeros((2, width))
     rows[0] = value
     if names is not None and len(names) == width:
-        rows = pd.DataFrame(rows, columns=names)
+        rows = pd.DataFrame(rows, columns=labels_index(names))
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         try:

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from torch import Tensor
 
+from windtunnel.encode.labels import labels_index
 from windtunnel.errors import UnsupportedEstimator
 from windtunnel.translators.categories.probe_inputs import ProbeColumn, category_column, is_missing, number_column
 from windtunnel.translators.conversions import CategoryEncoding
@@ -181,7 +182,7 @@ class _ProbedEncoder:
     def _frame(self, columns: Sequence[Array]) -> pd.DataFrame:
         series = [pd.Series(column, dtype=column.dtype) for column in columns]
         frame = pd.concat(series, axis=1) if series else pd.DataFrame(index=range(1))
-        return frame.set_axis(self.names, axis=1)
+        return frame.set_axis(labels_index(self.names), axis=1)
 
     def vary(self, column: int) -> _Effect:
         """The effect of one column's values while the other columns are constant."""
