@@ -111,6 +111,35 @@ def assert_same_in_file(case: Case, format: str, folder: Path) -> None:
     assert none.shape == (0, *np.shape(net.scores(rows))[1:])
 
 
+@pytest.mark.parametrize("name", ["softmax", "margins", "ridge_two_targets", "lightgbm_categories", "transformer"])
+def test_libraries_of_c_files(name: str, tmp_path: Path) -> None:
+    net, rows = windtunnel.compile(fitted(name)), rows_for(name)
+    model = opened(net, tmp_path, "c")
+    given = columns_of(net, rows)
+    for method in model.facts["outputs"]:
+        found = getattr(model, method)
+        wanted = getattr(fitted(name), "transform" if method == "scores" else method)(rows)
+        if method == "predict" and net.head.classes is not None:
+            np.testing.assert_array_equal(net.head.classes[found(given)], wanted)
+        else:
+            np.testing.assert_allclose(found(given), wanted, 1e-9, 1e-9)
+        assert found({column: values[:0] for column, values in given.items()}).shape == (0, *np.shape(wanted)[1:])
+
+
+def test_the_errors_of_libraries_of_c_files(tmp_path: Path) -> None:
+    model = opened(windtunnel.compile(fitted("logistic")), tmp_path, "c")
+    rows = rows_for("logistic").to_dict("list")
+    with pytest.raises(serving.BadRows, match="a number is missing, infinite or beyond float32"):
+        model.predict(rows | {"size": [np.inf] * 60})
+    with pytest.raises(serving.BadRows, match="texts are read there"):
+        model.predict(rows | {"city": [3] * 60})
+    with pytest.raises(ValueError, match=r"holds a program \(c\).*trusted=True"):
+        serving.load(tmp_path / "net.so")
+    shutil.copy(tmp_path / "net.so", tmp_path / "renamed.so")
+    with pytest.raises(serving.BadModelFile, match="it has no renamed_facts; name a library after its C file"):
+        serving.load(tmp_path / "renamed.so", trusted=True)
+
+
 @pytest.mark.parametrize("format", ["onnx", "exported"])
 @pytest.mark.parametrize("name", ["softmax", "lightgbm_categories", "leaves", "transformer"])
 def test_fine_tuned_translations(name: str, format: str, tmp_path: Path) -> None:
@@ -266,7 +295,7 @@ ELSEWHERE = """
 import json, sys
 
 hidden = {"windtunnel", "sklearn", "lightgbm", "pandas", "category_encoders", "pyarrow"}
-hidden |= {"torch"} if sys.argv[1].endswith(".onnx") else {"onnxruntime"}
+hidden |= {"torch"} if sys.argv[1].endswith((".onnx", ".so")) else {"onnxruntime"}
 hidden |= {"numpy"} if sys.argv[1].endswith(".ts") else set()
 
 class Hiding:
@@ -318,7 +347,7 @@ def test_files_name_no_path_of_this_machine(format: str, folder: Path) -> None:
     assert not any(package_folder in part or b"site-packages" in part for part in parts)
 
 
-@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize("format", [*FORMATS, "c"])
 def test_windtunnel_is_not_needed(format: str, folder: Path) -> None:
     small(format, folder)
     rows = rows_for("logistic")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -12,6 +13,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from c_library import FLAGS
 from lightgbm import LGBMClassifier, LGBMRegressor
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.compose import ColumnTransformer, make_column_transformer
@@ -145,14 +147,18 @@ def translated(name: str, **options: Any) -> windtunnel.Translation:
     return windtunnel.translate(fitted(name), **{"calibrate": rows, **options}).soften()
 
 
-SUFFIX = {"torchscript": ".ts", "onnx": ".onnx", "exported": ".pt2", "aoti": ".pt2"}
+SUFFIX = {"torchscript": ".ts", "onnx": ".onnx", "exported": ".pt2", "aoti": ".pt2", "c": ".so"}
 FORMATS = ("torchscript", "onnx", "exported")
 """Those that are written in seconds; native code has a test of its own."""
 
 
 def opened(net: windtunnel.Translation, folder: Path, format: str) -> serving.Model:
     path = folder / f"net{SUFFIX[format]}"
-    net.export(path, format=format)
+    if format == "c":
+        net.export(path.with_suffix(".c"))
+        subprocess.run(["cc", *FLAGS, path.with_suffix(".c"), "-lm", "-o", path], check=True)
+    else:
+        net.export(path, format=format)
     return serving.load(path, trusted=format != "onnx")
 
 

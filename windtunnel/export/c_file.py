@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from os import PathLike
 from pathlib import Path
+from typing import Any
 
 from windtunnel.atomic_write import replacing
 from windtunnel.compiler.native.engine import NativeEngine
@@ -21,6 +22,7 @@ from windtunnel.export.c_source import (
     Output,
     computed_places,
     encode_function,
+    facts_text,
     image_table,
     label_table,
     message_function,
@@ -28,7 +30,9 @@ from windtunnel.export.c_source import (
     runtime,
     workspace_bytes,
 )
+from windtunnel.export.columns import names
 from windtunnel.export.limits import check
+from windtunnel.export.traced import facts
 from windtunnel.program.non_finite import slot_guards
 from windtunnel.program.translated import TranslatedPipeline
 
@@ -137,11 +141,25 @@ def _write(
         *functions,
         message_function(prefix),
         label_table(net.head, prefix),
+        facts_text(_facts(net, outputs, workspace), prefix),
     ]
     header = header_text(net, prefix, row_fields(net.encoder), outputs, workspace)
     with replacing(Path(path).with_suffix(".h")) as header_file, replacing(path) as source_file:
         header_file.write_bytes(header.encode())
         source_file.write_bytes("\n".join(source).encode())
+
+
+def _facts(net: TranslatedPipeline, outputs: list[Output], workspace: int) -> dict[str, Any]:
+    """What ``serving`` needs to call the functions, as JSON values."""
+    flat = net.head.flat or net.head.classes is not None
+    served = {"transform": "scores", "predict_proba": "predict_proba", "predict": "predict"}
+    shapes = {
+        served[output.method]: [] if output.method == "predict" and flat and output.width == 1 else [output.width]
+        for output in outputs
+        if output.method in served
+    }
+    row = names(net.encoder, net.encoder.used_columns())
+    return facts(net, [*shapes]) | {"format": "c", "row": row, "shapes": shapes, "workspace": workspace}
 
 
 def _programs(

@@ -60,6 +60,7 @@ enum {{ {upper}_WORKSPACE = {workspace} }};
 
 {chr(10).join(functions)}
 const char *{prefix}_message(int error);
+extern const char *const {prefix}_facts;
 {labels}
 
 #ifdef __cplusplus
@@ -89,6 +90,7 @@ def _usage(prefix: str, output: Output, *, has_labels: bool) -> str:
  * out holds WIDTH values per row. {positions}Booleans are 1 and 0.
  * Nothing is allocated, and no state is kept: threads may call at once, each with a workspace of its own. After an
  * error, out holds nothing of use. Compile with -DWT_PORTABLE where the C library has no indirect functions (musl).
+ * WindTunnel's serving.py reads {prefix}_facts, which is JSON, and calls a shared library from Python.
  */
 """
 

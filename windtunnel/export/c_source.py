@@ -7,9 +7,11 @@ per method (``method_function``), messages and labels.
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -228,6 +230,11 @@ def message_function(prefix: str) -> str:
         f"const char *{prefix}_message(int error) {{\n    static const char *const messages[] = {{{texts}}};\n"
         f'    return error >= 0 && error < {len(ERRORS)} ? messages[error] : "no error code";\n}}\n'
     )
+
+
+def facts_text(facts: dict[str, Any], prefix: str) -> str:
+    """The facts that ``serving`` reads, as JSON in a C text."""
+    return f"const char *const {prefix}_facts = {_quoted(json.dumps(facts))};\n"
 
 
 def label_table(head: Head, prefix: str) -> str:

@@ -1,6 +1,7 @@
 """Score raw rows with a file that ``export`` wrote: this one file is all that a server needs beside torch.
 
-Copy it next to the model (for a ``.onnx`` file, onnxruntime and NumPy are needed, and no torch)::
+Copy it next to the model (a ``.onnx`` file needs onnxruntime and NumPy, a library compiled from a ``.c`` file needs
+NumPy alone; neither needs torch)::
 
     import serving
 
@@ -16,6 +17,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import re
 import sys
 import warnings
 import zipfile
@@ -31,6 +33,8 @@ UNKNOWN_IN_ONNX = "\ue000unknown"
 """Replaces an unknown text that an ONNX file would take for a missing one."""
 NONE = "\ue000None"
 """The text that replaces None in columns where None is a category."""
+LIBRARIES = (".so", ".dylib", ".dll")
+"""Suffixes of shared libraries."""
 FEW = 256
 """Up to this many rows a Python loop is faster than pandas' ``factorize``."""
 
@@ -55,10 +59,10 @@ def load(path: str | Path, *, trusted: bool = False) -> Model:
     Parameters
     ----------
     path : path
-        A file that ``net.export`` wrote, in any format.
+        A file that ``net.export`` wrote, in any format, or the shared library of a C file, under the name of that.
     trusted : bool
-        Whether you trust the file's origin. TorchScript and ``.pt2`` files are programs, which run when they are
-        loaded; ONNX files are data.
+        Whether you trust the file's origin. TorchScript and ``.pt2`` files and libraries are programs, which run when
+        they are loaded; ONNX files are data.
 
     Raises
     ------
@@ -85,7 +89,7 @@ def load(path: str | Path, *, trusted: bool = False) -> Model:
             "version. Export it again, or as format='exported'."
         )
     try:
-        readers = {"onnx": _load_onnx, "torchscript": _load_torchscript}
+        readers = {"onnx": _load_onnx, "torchscript": _load_torchscript, "c": _load_library}
         model = readers[kind](path) if kind in readers else _load_package(path, facts)
         _check_facts(model.facts)
         return model
@@ -98,7 +102,7 @@ def load(path: str | Path, *, trusted: bool = False) -> Model:
 def _bad(path: Path, error: Exception) -> BadModelFile:
     reason = str(error).strip().partition("\n")[0][:300]
     return BadModelFile(
-        f"{str(path)!r} is damaged, or no file that export wrote as torchscript, onnx, exported or aoti "
+        f"{str(path)!r} is damaged, or no file that export wrote as torchscript, onnx, exported, aoti or c "
         f"({type(error).__name__}: {reason}). Get the file again, or export it again."
     )
 
@@ -327,6 +331,8 @@ def _format(path: Path) -> tuple[str, dict[str, Any]]:
                     return described["format"], described
             elif any(member.filename.endswith("constants.pkl") for member in members):
                 return "torchscript", {}
+    elif path.suffix in LIBRARIES:
+        return "c", {}
     elif path.suffix == ".onnx":
         return "onnx", {}
     raise ValueError("none of these formats; windtunnel.load reads what net.save wrote")
@@ -432,6 +438,44 @@ def _load_torchscript(path: Path) -> Model:
         texts = [column.listed() for column in strings]
         output = program(block, texts) if method == "scores" else getattr(program, method)(block, texts)
         return output[:0], output  # no scores to check: the program raises by itself
+
+    return Model(facts, run)
+
+
+def _load_library(path: Path) -> Model:
+    import ctypes
+
+    import numpy as np
+
+    library, prefix = ctypes.CDLL(str(path.resolve())), re.sub(r"\W", "_", path.stem, flags=re.ASCII)
+    prefix = f"m{prefix}" if prefix[:1].isdigit() else prefix
+    try:
+        described = ctypes.c_char_p.in_dll(library, f"{prefix}_facts").value
+    except ValueError as error:
+        raise ValueError(f"it has no {prefix}_facts; name a library after its C file") from error
+    facts, message = json.loads(described or b""), library[f"{prefix}_message"]
+    message.restype = ctypes.c_char_p
+    field = {name: f"column_{place}" for place, name in enumerate(facts["row"])}
+    types = [(field[name], np.uintp if name in facts["string_columns"] else np.float64) for name in field]
+    row = np.dtype(types, align=True)
+
+    def run(method: str, numbers: Any, strings: Any) -> tuple[Any, Any]:
+        rows = np.empty(len((numbers or strings)[0]), row)
+        texts: list[Any] = []  # the bytes, as rows hold addresses alone
+        for name, column in zip(facts["number_columns"], numbers, strict=True):
+            rows[field[name]] = column
+        for name, column in zip(facts["string_columns"], strings, strict=True):
+            distinct = [text if text is None else text.encode("utf-8", "surrogatepass") for text in column.distinct]
+            texts.append((ctypes.c_char_p * len(distinct))(*distinct))
+            rows[field[name]] = np.frombuffer(texts[-1], np.uintp)[np.asarray(column.codes)]
+        positions = method == "predict" and len(facts["classes"]) > 0
+        output = np.empty((len(rows), *facts["shapes"][method]), np.int32 if positions else np.float64)
+        function = library[f"{prefix}_{'transform' if method == 'scores' else method}"]
+        arrays = (rows, output, np.empty(facts["workspace"], np.uint8))
+        first, out, workspace = (ctypes.c_void_p(array.ctypes.data) for array in arrays)
+        if len(rows) and (error := function(first, ctypes.c_size_t(len(rows)), out, workspace)):
+            raise BadRows(message(error).decode())
+        return output[:0], output.astype(np.int64) if positions else output  # no scores to check, as TorchScript
 
     return Model(facts, run)
 

@@ -16,12 +16,6 @@ from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardSc
 import windtunnel
 from windtunnel.export import serving
 
-COLUMNS = {"city": ctypes.c_char_p, "size": ctypes.c_double, "colour": ctypes.c_char_p, "age": ctypes.c_double}
-
-
-class Row(ctypes.Structure):
-    _fields_ = tuple(COLUMNS.items())
-
 
 @pytest.fixture(scope="module")
 def rows():
@@ -69,21 +63,15 @@ def queried(made, rows):
 def test_c_files(made, queried, tmp_path):
     made.export(tmp_path / "my model.c")
     flags = ["cc", "-std=c11", "-O0", "-Wall", "-Wextra", "-Werror", "-DWT_PORTABLE", "-shared", "-fPIC"]
-    subprocess.run([*flags, tmp_path / "my model.c", "-lm", "-o", tmp_path / "model.so"], check=True)
-    library = ctypes.CDLL(str(tmp_path / "model.so"))
-    table = zip(*(queried[name] for name in COLUMNS), strict=True)
-    texts = [[value.encode() if isinstance(value, str) else value for value in row] for row in table]
-    inputs = (Row * len(texts))(*(Row(*row) for row in texts))
-    expected, workspace = made.predict_proba(queried), ctypes.create_string_buffer(2**22)
-    for count in (1, 7, len(texts)):
-        output, positions = np.zeros((count, 3)), np.zeros(count, np.int32)
-        for method, out in (("predict_proba", output), ("predict", positions)):
-            function = getattr(library, f"my_model_{method}")
-            assert function(inputs, ctypes.c_size_t(count), ctypes.c_void_p(out.ctypes.data), workspace) == 0
-        np.testing.assert_allclose(output, expected[:count], rtol=0, atol=1e-12)
-        assert (positions == expected[:count].argmax(axis=1)).all()
+    subprocess.run([*flags, tmp_path / "my model.c", "-lm", "-o", tmp_path / "my model.so"], check=True)
+    model = serving.load(tmp_path / "my model.so", trusted=True)
+    expected = made.predict_proba(queried)
+    for count in (0, 1, 7, len(queried)):
+        np.testing.assert_allclose(model.predict_proba(queried[:count]), expected[:count], rtol=0, atol=1e-12)
+        assert (model.predict(queried[:count]) == expected[:count].argmax(axis=1)).all()
+    library = ctypes.CDLL(str(tmp_path / "my model.so"))
     codes = (tmp_path / "my model.h").read_text().split("enum { ")[1].split(" }")[0].split(", ")
-    assert codes[library.my_model_predict(inputs, ctypes.c_size_t(0), None, workspace)] == "MY_MODEL_NO_ROWS"
+    assert codes[library.my_model_predict(None, ctypes.c_size_t(0), None, None)] == "MY_MODEL_NO_ROWS"
 
 
 def test_onnx_files(made, queried, tmp_path):
