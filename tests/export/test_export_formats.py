@@ -335,7 +335,7 @@ def ask_elsewhere(folder: Path, name: str, rows: pd.DataFrame) -> Any:
     return json.loads(done.stdout)
 
 
-@pytest.mark.parametrize("format", ["onnx", "exported"])
+@pytest.mark.parametrize("format", FORMATS)
 def test_files_name_no_path_of_this_machine(format: str, folder: Path) -> None:
     small(format, folder)
     file = folder / f"net{SUFFIX[format]}"

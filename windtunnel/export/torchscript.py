@@ -3,15 +3,17 @@
 # No postponed annotations here: torch.jit.script reads the class-level ones and takes no strings.
 
 import copy
+import zipfile
 from collections.abc import Sequence
 from io import BytesIO
 from os import PathLike
-from typing import Any, Final
+from pathlib import Path
+from typing import Any, BinaryIO, Final
 
 import torch
 from torch import Tensor, nn
 
-from windtunnel.atomic_write import write_atomically
+from windtunnel.atomic_write import replacing
 from windtunnel.compiler.scripted import script, without_deprecations
 from windtunnel.export.columns import names, none_columns, raw_columns
 from windtunnel.export.guarded import Guarded, GuardedProgram
@@ -48,7 +50,16 @@ def export(net: TranslatedPipeline, path: str | PathLike[str]) -> None:
     in_memory = BytesIO()  # torch ends the process if it cannot write to a file
     with without_deprecations():
         torch.jit.save(scripted, in_memory)
-    write_atomically(path, in_memory.getvalue())
+    with replacing(path) as temporary:
+        _copy_without_paths(in_memory, temporary)
+
+
+def _copy_without_paths(saved: BinaryIO, path: Path) -> None:
+    """Copy what torch saved without its ``debug_pkl`` members, which have paths of this machine."""
+    with zipfile.ZipFile(saved) as archive, zipfile.ZipFile(path, "w") as copied:
+        for member in archive.infolist():
+            if not member.filename.endswith(".debug_pkl"):
+                copied.writestr(member, archive.read(member))
 
 
 class ScoringProgram(nn.Module):
