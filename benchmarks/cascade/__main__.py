@@ -61,7 +61,7 @@ def throughput(workload: Workload, cascade: windtunnel.Cascade) -> str:
     if not workload.classifies:
         return row(workload.name, *cells, "", "", "")
     assert cascade.threshold is not None
-    early = cascade.settled(cascade.small.predict_proba(rows)).mean()
+    early = cascade.confident(cascade.small.predict_proba(rows)).mean()
     change = (cascade.predict(rows) == target) * 1.0 - (workload.pipeline.predict(rows) == target)
     cells += [f"{full / seconds(lambda: cascade.predict_proba(rows)):.2f}", f"{early:.0%}"]
     error = change.std(ddof=1) / len(rows) ** 0.5

@@ -23,11 +23,11 @@ ALLOWED = (0.001, 0.005, 0.01)
 
 
 def loss(cascade: windtunnel.Cascade, rows: object, target: object) -> tuple[float, float]:
-    """The share of test rows that are settled early, and the loss of accuracy on all of them."""
+    """The share of test rows that the small model predicts alone, and the loss of accuracy on all of them."""
     small, full = cascade.small.predict_proba(rows), cascade.full.predict_proba(rows)
-    settled = cascade.settled(small)
-    predicted = np.where(settled[:, None], small, full)
-    return float(settled.mean()), loss_of_accuracy(full, predicted, class_positions(cascade.classes_, target)).value
+    confident = cascade.confident(small)
+    predicted = np.where(confident[:, None], small, full)
+    return float(confident.mean()), loss_of_accuracy(full, predicted, class_positions(cascade.classes_, target)).value
 
 
 @app.callback()

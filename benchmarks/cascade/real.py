@@ -98,7 +98,7 @@ def cells(data: DataSet, case: Case, **options: Any) -> list[str]:
     whole = without_small_model(cascade)
     probabilities, full = cascade.predict_proba(rows), whole.predict_proba(rows)
     correct = (probabilities.argmax(axis=1) == target) * 1.0 - (full.argmax(axis=1) == target)
-    early = cascade.settled(cascade.small.predict_proba(rows)).mean()
+    early = cascade.confident(cascade.small.predict_proba(rows)).mean()
     quality = [
         f"{len(cascade.efficient)} of {len(cascade.groups)}",
         f"{early:.0%}",

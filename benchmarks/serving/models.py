@@ -50,12 +50,12 @@ def torch_trees(folder: Path) -> Model:
 
 
 def cascade(folder: Path) -> Model:
-    """Numbers settle half of the rows; the others need character n-grams of a text of 120 words."""
+    """Numbers suffice for half of the rows; the others need character n-grams of a text of 120 words."""
     return _cascade("cascade", folder, words=120, weight=1.0)
 
 
 def early(folder: Path) -> Model:
-    """Numbers settle most rows at once; the others need character n-grams of a text of 240 words."""
+    """Numbers suffice for most rows; the others need character n-grams of a text of 240 words."""
     return _cascade("early", folder, words=240, weight=8.0)
 
 

@@ -39,12 +39,12 @@ def cascade(frame):
 
 @pytest.fixture(scope="module")
 def rows(cascade, frame):
-    """Single rows that the small model settles, and rows that it does not."""
+    """Single rows that the small model predicts alone, and rows that it does not."""
     rest = frame[800:]
-    settled = cascade.settled(cascade.small.predict_proba(rest))
-    assert 0.1 < settled.mean() < 0.9
-    return [rest[settled].iloc[[at]].to_dict("list") for at in range(5)], [
-        rest[~settled].iloc[[at]].to_dict("list") for at in range(5)
+    confident = cascade.confident(cascade.small.predict_proba(rest))
+    assert 0.1 < confident.mean() < 0.9
+    return [rest[confident].iloc[[at]].to_dict("list") for at in range(5)], [
+        rest[~confident].iloc[[at]].to_dict("list") for at in range(5)
     ]
 
 
@@ -62,8 +62,8 @@ def test_requests_get_what_the_cascade_predicts(cascade, frame):
     assert np.concatenate(labels).tolist() == cascade.predict(rest[:98]).tolist()
 
 
-def test_settled_requests_leave_and_late_ones_join_at_the_next_stage(cascade, rows, monkeypatch):
-    settled, unsettled = rows
+def test_confident_requests_leave_and_late_ones_join_at_the_next_stage(cascade, rows, monkeypatch):
+    confident, unsure = rows
     entered, opened, batches, left = Event(), Event(), [], []
     small, full = SmallModel.run, FullModel.run
 
@@ -81,14 +81,14 @@ def test_settled_requests_leave_and_late_ones_join_at_the_next_stage(cascade, ro
     monkeypatch.setattr(SmallModel, "run", small_run)
     monkeypatch.setattr(FullModel, "run", full_run)
     with windtunnel.Server(cascade) as server:
-        futures = [server.submit(["predict_proba"], unsettled[0])]
+        futures = [server.submit(["predict_proba"], unsure[0])]
         assert entered.wait(30)
-        futures += [server.submit(["predict_proba"], row) for row in (settled[0], unsettled[1], unsettled[2])]
+        futures += [server.submit(["predict_proba"], row) for row in (confident[0], unsure[1], unsure[2])]
         opened.set()
         outputs = [future.result(30)[0] for future in futures]
     assert batches == [("small", 1), ("full", 1), ("small", 3), ("full", 2)]
     assert left == [[False] * 4, [True, True, False, False]]
-    wanted = [cascade.predict_proba(row) for row in (unsettled[0], settled[0], unsettled[1], unsettled[2])]
+    wanted = [cascade.predict_proba(row) for row in (unsure[0], confident[0], unsure[1], unsure[2])]
     np.testing.assert_allclose(np.concatenate(outputs), np.concatenate(wanted), atol=1e-12)
 
 

@@ -31,9 +31,9 @@ class Server:
     batches. A request with a row that the source rejects fails alone.
 
     A cascade is computed in two stages. All requests wait in one pool, and a batch holds requests that wait for the
-    same stage as the one that arrived first. After the small model, requests whose rows are settled leave at once; the
-    others go back into the pool, where they are batched with those that earlier batches left for the full model. No
-    request overtakes an earlier one within a stage.
+    same stage as the one that arrived first. After the small model, requests whose rows it predicts alone leave at
+    once; the others go back into the pool, where they are batched with those that earlier batches left for the full
+    model. No request overtakes an earlier one within a stage.
 
     Parameters
     ----------
@@ -185,17 +185,17 @@ class Server:
             start = monotonic()
             results = _run(requests)
             seconds = (monotonic() - start) / max(len(requests), 1)
-            unsettled = []
+            for_next_stage = []
             for request, result in zip(requests, results, strict=True):
                 if isinstance(result, Task):
-                    unsettled.append(request.at_next_stage(result, seconds))
+                    for_next_stage.append(request.at_next_stage(result, seconds))
                 elif isinstance(result, Exception):
                     request.outputs.set_exception(result)
                 else:
                     if request.task.count <= FEW_ROWS:
                         self._record_time(request.seconds + seconds)
                     request.outputs.set_result(result)
-            self._pool.put_back(unsettled)
+            self._pool.put_back(for_next_stage)
 
 
 def _run(requests: Sequence[Request]) -> list[Outputs | Task | Exception]:

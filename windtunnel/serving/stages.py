@@ -68,7 +68,7 @@ def main_net(model: TranslatedPipeline | Cascade) -> TranslatedPipeline:
 
 def first_stage(model: TranslatedPipeline | Cascade) -> WholeNet | SmallModel:
     """The stage that requests enter; the full model of a cascade whose small model predicts no rows."""
-    if isinstance(model, Cascade) and model.threshold is not None and not model.threshold.settles_none:
+    if isinstance(model, Cascade) and model.threshold is not None and not model.threshold.full_model_only:
         return SmallModel(model)
     return WholeNet(main_net(model))
 
@@ -119,10 +119,10 @@ class SmallModel:
         return self._next.of_probabilities(methods, self._cascade.predict_proba(rows))
 
     def run(self, tasks: Sequence[Task]) -> Sequence[Outputs | Task]:
-        """Outputs of requests whose rows are all settled, tasks for the full model of the others."""
+        """Outputs of requests whose rows the small model predicts alone, tasks for the full model of the others."""
         output = self._stage.run(_joined(tasks, self._stage.encode))
-        settled = self._cascade.settled(output.predictions)
-        parts = zip(*(_split(values, tasks) for values in (output.predictions, output.shared, settled)), strict=True)
+        confident = self._cascade.confident(output.predictions)
+        parts = zip(*(_split(values, tasks) for values in (output.predictions, output.shared, confident)), strict=True)
         return [self._next.task(task, *part) for task, part in zip(tasks, parts, strict=True)]
 
     def _check_columns(self, rows: Rows) -> None:
@@ -138,10 +138,10 @@ class FullModel:
         self._cascade, self._stage = cascade, cascade.stages[1]
 
     def task(
-        self, task: Task, probabilities: NDArray[Any], shared: NDArray[Any], settled: NDArray[np.bool_]
+        self, task: Task, probabilities: NDArray[Any], shared: NDArray[Any], confident: NDArray[np.bool_]
     ) -> Outputs | Task:
-        """The rows of a task that the small model did not settle; the outputs if there are none."""
-        positions = np.flatnonzero(~settled)
+        """The rows of a task that the full model has to predict; the outputs if there are none."""
+        positions = np.flatnonzero(~confident)
         if not len(positions):
             return self.of_probabilities(task.methods, probabilities)
         rows, shared = take_rows(task.rows, positions), shared[positions]
@@ -150,7 +150,7 @@ class FullModel:
         return Task(self, task.methods, rows, len(positions), batch, form, shared, probabilities, positions)
 
     def run(self, tasks: Sequence[Task]) -> Sequence[Outputs]:
-        """The outputs of each task, with the rows that were settled before."""
+        """The outputs of each task, with the rows that the small model predicted."""
         parts = _split(self._stage.run(_joined(tasks, self._stage.encode)).predictions, tasks)
         for task, part in zip(tasks, parts, strict=True):
             task.probabilities[task.positions] = part  # type: ignore[index]

@@ -1,4 +1,4 @@
-"""``cascade``: what the small model may settle, what it may read, and what the full model ranks."""
+"""``cascade``: what the small model may predict alone, what it may read, and what the full model ranks."""
 
 import numpy as np
 import pandas as pd
@@ -57,15 +57,15 @@ def made(pipeline, rows):
     return windtunnel.cascade(pipeline, train, valid, accuracy_loss=0.01, cost=COST)
 
 
-def test_sure_rows_are_settled_by_the_small_model_and_others_by_the_full_one(made, pipeline, rows):
+def test_the_small_model_predicts_rows_it_is_confident_in_and_the_full_one_the_others(made, pipeline, rows):
     frame = rows[0][2500:]
     assert made.efficient == ("standardscaler",)
     small, full = made.small.predict_proba(frame), pipeline.predict_proba(frame)
     sure = small.max(axis=1) >= made.threshold.confidence
     assert 0.1 < sure.mean() < 1
     np.testing.assert_allclose(made.predict_proba(frame), np.where(sure[:, None], small, full), atol=1e-9)
-    settled = made.predict(frame)
-    assert (settled == made.classes_[made.predict_proba(frame).argmax(axis=1)]).all()
+    labels = made.predict(frame)
+    assert (labels == made.classes_[made.predict_proba(frame).argmax(axis=1)]).all()
     assert made.expected_cost == pytest.approx(1 / 101 + 1 - made.threshold.early)
     one = frame.iloc[[0]]
     np.testing.assert_allclose(made.predict_proba(one), made.predict_proba(frame)[:1], atol=1e-12)
@@ -122,7 +122,7 @@ def test_a_rare_class_needs_auc():
     assert choose_threshold(small, full, correct, 0.005, "auc").early == 0
 
 
-def test_the_report_says_that_no_row_is_settled(pipeline, rows):
+def test_the_report_says_that_the_full_model_predicts_all_rows(pipeline, rows):
     frame, target = rows
     train, valid = (frame[:1500], target[:1500]), (frame[1500:2500], target[1500:2500])
     made = windtunnel.cascade(pipeline, train, valid, accuracy_loss=0.001, cost=COST)  # 1,000 rows cannot tell
@@ -216,7 +216,7 @@ def test_groups_join_by_importance_per_cost_up_to_half_of_all():
     assert efficient_groups(groups[:1], 0.0) == []
 
 
-def test_a_small_model_that_is_wrong_settles_nothing():
+def test_a_small_model_that_is_wrong_predicts_nothing_alone():
     generator = np.random.default_rng(0)
     correct = generator.integers(2, size=400)
     right = np.eye(2)[correct] * 0.98 + 0.01

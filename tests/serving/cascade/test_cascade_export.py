@@ -52,11 +52,11 @@ def made(rows):
 
 @pytest.fixture(scope="module")
 def queried(made, rows):
-    """Rows of which the small model settles some; one has an unknown city, one none."""
+    """Rows of which the small model predicts some alone; one has an unknown city, one none."""
     frame = rows[0].copy()
     frame.loc[0, "city"], frame.loc[1, "city"] = "Bergen", None
-    settled = made.settled(made.small.predict_proba(frame))
-    assert 0.1 < settled.mean() < 0.9
+    confident = made.confident(made.small.predict_proba(frame))
+    assert 0.1 < confident.mean() < 0.9
     return frame
 
 
@@ -78,8 +78,8 @@ def test_onnx_files(made, queried, tmp_path):
     made.export(tmp_path / "model.onnx")
     model = serving.load(tmp_path / "model.onnx")
     expected = made.predict_proba(queried)
-    settled = made.settled(made.small.predict_proba(queried))
-    for some in (np.arange(len(queried)), np.flatnonzero(settled), np.flatnonzero(~settled), np.arange(0)):
+    confident = made.confident(made.small.predict_proba(queried))
+    for some in (np.arange(len(queried)), np.flatnonzero(confident), np.flatnonzero(~confident), np.arange(0)):
         output = model.predict_proba(queried.iloc[some])
         np.testing.assert_allclose(output, expected[some], rtol=0, atol=1e-12)
         assert (model.predict(queried.iloc[some]) == expected[some].argmax(axis=1)).all()

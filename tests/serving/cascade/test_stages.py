@@ -110,11 +110,11 @@ def test_the_full_model_computes_only_missing_groups(made, rows):
     queried = rows[0][600:]
     COMPUTED.clear()
     probabilities = cascade.predict_proba(queried)
-    rest = int((~cascade.settled(cascade.small.predict_proba(queried))).sum())
+    rest = int((~cascade.confident(cascade.small.predict_proba(queried))).sum())
     assert 0 < rest < 300 and COMPUTED[:2] == [("first", 300), ("second", rest)]
     full = pipeline.predict_proba(queried)
-    settled = cascade.settled(cascade.small.predict_proba(queried))
-    np.testing.assert_allclose(probabilities[~settled], full[~settled], atol=1e-9)
+    confident = cascade.confident(cascade.small.predict_proba(queried))
+    np.testing.assert_allclose(probabilities[~confident], full[~confident], atol=1e-9)
     assert "only the missing groups" in cascade.report()
 
 

@@ -106,8 +106,8 @@ class Cascade:
         """Whether the full model takes over features of the small one."""
         return self.stages[1].shared > 0
 
-    def settled(self, probabilities: NDArray[np.float64]) -> NDArray[np.bool_]:
-        """Whether a row's probabilities ``[B, classes]`` by the small model are the cascade's, bool ``[B]``."""
+    def confident(self, probabilities: NDArray[np.float64]) -> NDArray[np.bool_]:
+        """Whether the small model with probabilities ``[B, classes]`` predicts a row alone, bool ``[B]``."""
         confidence = NEVER if self.threshold is None else self.threshold.confidence
         return probabilities.max(axis=1) >= confidence  # type: ignore[no-any-return]
 
@@ -123,7 +123,7 @@ class Cascade:
         That is the small model's groups, and the others for the rows that go on; all groups for these if the full
         model cannot take over features.
         """
-        if self.threshold is None or self.threshold.settles_none:
+        if self.threshold is None or self.threshold.full_model_only:
             return 1.0
         total = sum(group.cost for group in self.groups) or 1.0
         first = sum(group.cost for group in self.groups if group.name in self.efficient) / total
@@ -134,7 +134,7 @@ class Cascade:
 
         ``declared`` has the seconds per row of groups that are not timed; they are added.
         """
-        if self.threshold is None or self.threshold.settles_none:
+        if self.threshold is None or self.threshold.full_model_only:
             return self
         bare, some = replace(self, cache={}), take_rows(rows, np.arange(min(TIMED_ROWS, count_rows(rows))))
         small = sum(seconds for name, seconds in declared.items() if name in self.efficient)
@@ -157,10 +157,10 @@ class Cascade:
         """Probabilities ``[B, classes]``, of the small model where it is sure."""
         if self.threshold is None:
             raise AttributeError("a regressor has no predict_proba")
-        if self.threshold.settles_none:
+        if self.threshold.full_model_only:
             return _run(self.whole, rows).predictions
         first = self._first(rows)
-        unsure = np.flatnonzero(~self.settled(first.predictions))
+        unsure = np.flatnonzero(~self.confident(first.predictions))
         if len(unsure):
             first.predictions[unsure] = self._second(rows, unsure, first)
         return first.predictions
@@ -301,7 +301,7 @@ class Cascade:
         ]
         if self.threshold is not None:
             lines += self.threshold.report()
-            if not self.threshold.settles_none:
+            if not self.threshold.full_model_only:
                 lines.append(
                     f"expected cost of features: {self.expected_cost:.1%} of the full model's; it "
                     f"{'computes only the missing groups' if self.reuses else 'computes all groups anew'}"

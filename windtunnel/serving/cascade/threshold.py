@@ -52,13 +52,13 @@ class Threshold:
     rows: int
 
     @property
-    def settles_none(self) -> bool:
+    def full_model_only(self) -> bool:
         """Whether the full model predicts all rows."""
         return self.confidence == NEVER
 
     def report(self) -> list[str]:
         """Lines of text: the rows that the small model predicts alone, and the metric."""
-        if self.settles_none:
+        if self.full_model_only:
             return [
                 f"the full model predicts all rows: on {self.rows} validation rows, no confidence of the small model "
                 f"keeps the loss of {self.metric} within {self.allowed:g} with 95 % confidence. Give more validation "
