@@ -1,0 +1,126 @@
+"""The record of a fit or a refresh as plain data, so that a loaded artefact has it without Lightning."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from windtunnel.program.records.fit_details import Calibration, TermSummary
+from windtunnel.program.records.refresh_details import RefreshDetails
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """One row of the history: a pass over the training rows, or ``val_check_interval`` steps, and its validation.
+
+    Attributes
+    ----------
+    epoch : int
+        0 before training.
+    train_loss : float or None
+        Mean over the steps; None for epoch 0.
+    val_loss, metric : float
+        Their values on the validation rows.
+    learning_rate : float
+    seconds : float
+        Wall time of training and validation.
+    step : int or None
+        Optimizer steps since training began; None in files of older versions.
+    """
+
+    epoch: int
+    train_loss: float | None
+    val_loss: float
+    metric: float
+    learning_rate: float
+    seconds: float
+    step: int | None = None
+
+
+@dataclass(frozen=True)
+class CandidateResult:
+    """A model that fit evaluated; ``str`` says in a line how it was tested, and why it was kept or not.
+
+    Attributes
+    ----------
+    name : str
+        "translation" (as it was before), "source pipeline" (with exact trees), "tree-block weights", "interactions",
+        "residual model", "boosted residual", "joint training", or two of these, as in "joint training + interactions";
+        of a refresh "anchor 50" or "anchor 50 with replay".
+    metric, loss : float or None
+        Their values on all validation rows, of the kept one as it was installed; None where fit does not compute them.
+    gain, standard_error : float or None
+        Decrease of the loss on validation rows that had no part in fitting, against the model that it extends, and the
+        standard error of this mean; None where fit does not test it.
+    kept : bool
+        Whether fit installed it.
+    reason : str
+        Why it was kept, or why not.
+    rows : int or None
+        Validation rows of the test.
+    epoch : int or None
+        Its row of ``History.epochs``; None if it has none.
+    """
+
+    name: str
+    metric: float | None
+    loss: float | None
+    gain: float | None
+    standard_error: float | None
+    kept: bool
+    reason: str
+    rows: int | None = None
+    epoch: int | None = None
+
+    def __str__(self) -> str:
+        return self.text()
+
+    def text(self, metric: str = "") -> str:
+        """The line, with the value of the metric if its name is given."""
+        facts = [f"{metric} {self.metric:.6f}"] if metric and self.metric is not None else []
+        if self.gain is not None:
+            rows = "" if self.rows is None else f" on {self.rows:,} rows"
+            facts.append(f"loss {-self.gain:+.4f} ± {self.standard_error:.4f}{rows}")
+        return f"{self.name}{' (kept)' * self.kept}: {'; '.join([*facts, self.reason.rstrip('.')])}."
+
+
+@dataclass(frozen=True, repr=False)
+class FitRecord:
+    """The attributes of a ``History``, which describes them, and what follows from them."""
+
+    epochs: list[Epoch]
+    metric: str
+    greater_is_better: bool
+    start: float
+    best: float
+    best_epoch: int
+    validated_on: str
+    seconds: float
+    candidates: list[CandidateResult] = field(default_factory=list)
+    validation_rows: int | None = None
+    epoch_rule: str = ""
+    stopped: str = ""
+    terms: list[TermSummary] = field(default_factory=list)  # the strongest terms of the residual model
+    calibration: Calibration | None = None  # None unless rows in memory validated probabilities of classes
+    refresh: RefreshDetails | None = None  # None for a fit
+
+    @property
+    def kept(self) -> CandidateResult | None:
+        """The candidate that fit installed; None in files of older versions, which have no candidates."""
+        return next((candidate for candidate in self.candidates if candidate.kept), None)
+
+    @property
+    def summary(self) -> str:
+        """The result in one line."""
+        rows = self.validated_on if self.validation_rows is None else f"{self.validation_rows:,} {self.validated_on}"
+        kept, last = self.kept, len(self.epochs) - 1
+        name = "" if kept is None else f"; kept: {kept.name}"
+        epoch = f", epoch {self.best_epoch} of {last}" if self.best_epoch else ""
+        call = "" if self.refresh is None else "refresh: "
+        return f"{call}{self.metric} {self.start:.6f} -> {self.best:.6f} on {rows} in {self.seconds:.1f} s{name}{epoch}"
+
+    @property
+    def kept_epoch(self) -> int | None:
+        """The number of the epoch whose weights fit installed; None if it installed none."""
+        if self.kept is not None:
+            return self.kept.epoch
+        return self.best_epoch if self.epochs and self.epochs[self.best_epoch].metric == self.best else None

@@ -1,0 +1,99 @@
+"""The notes of a history: how to read its numbers, and what to do next, in sentences."""
+
+from __future__ import annotations
+
+from windtunnel.program.records.fit_record import FitRecord
+from windtunnel.program.records.refresh_details import LARGE, RefreshDetails
+
+UNCHANGED = ("translation", "source pipeline")
+"""Candidates that score rows as the source pipeline does."""
+DRIFTING = 8
+"""Columns that a note on drift names."""
+
+
+def history_notes(record: FitRecord) -> list[str]:
+    """How to read the numbers, and what to do next, in sentences."""
+    if record.refresh is not None:
+        return _refresh_notes(record, record.refresh)
+    notes = []
+    names = [candidate.name for candidate in record.candidates]
+    if any(candidate.name == "interactions" and candidate.epoch == 0 for candidate in record.candidates):
+        notes.append(
+            f"Epoch 0 includes the interactions, which need no training: so its {record.metric} is not the "
+            f"{record.start:.6f} before fit."
+        )
+    if record.epoch_rule:
+        notes.append(f"The best epoch has {record.epoch_rule}. Training ended {record.stopped}.")
+    if len(names) > 1:
+        notes.append(f"Of the candidates that were not rejected, the one with the best {record.metric} is kept.")
+    if any(candidate.gain is not None for candidate in record.candidates):
+        notes.append(
+            "Loss a ± b: change of the mean loss per row, compared with the model that the candidate extends, and "
+            "its standard error. Each half of the validation rows tests what was selected on the other half."
+        )
+    if any("of its change" in candidate.reason for candidate in record.candidates):
+        notes.append(
+            "Of a change with gain a and standard error b, the part 1 - (b / a)^2 is installed, after which "
+            f"{record.metric} is computed again."
+        )
+    if record.validated_on == "held-out rows":
+        notes.append(
+            "If the source pipeline was fitted on the held-out rows, its scores on them are too good, which hides "
+            "gains: give validation rows that it has not seen, or use windtunnel.crossfit."
+        )
+    return [*notes, _advice(record)]
+
+
+def _refresh_notes(record: FitRecord, refresh: RefreshDetails) -> list[str]:
+    """The notes of a refresh."""
+    kept = record.kept is not None and record.kept.name != "translation"
+    changes = [f"{'Refresh' if kept else 'No change'}: {row.text(record.metric)}." for row in refresh.changes]
+    notes = [*changes, "Of the attempts that were not rejected, the one with the lowest validation loss is kept."]
+    notes.append("Loss a ± b: change of the mean loss per validation row and its standard error.")
+    notes.append("Anchor a: a value stays as near to the old one as if a further rows spoke for that.")
+    if kept and record.validated_on == "held-out rows":
+        unless = ", unless this raised the loss of the old rows" if refresh.old_rows else ""
+        notes.append(f"After these numbers were taken, the held-out rows took part in a last fit{unless}.")
+    notes.append(f"Drift of the inputs: {refresh.drift_text(DRIFTING)}.")
+    return [*notes, _refresh_advice(record, refresh, kept=kept)]
+
+
+def _refresh_advice(record: FitRecord, refresh: RefreshDetails, *, kept: bool) -> str:
+    advice = []
+    if kept:
+        advice.append(
+            f"Next: measure {record.metric} on later rows. {record.best:.6f} is optimistic, as these rows chose the "
+            "attempt."
+        )
+    elif any("old rows" in candidate.reason for candidate in record.candidates):
+        advice.append("Next: if what is predicted has changed, keep_old=False accepts a higher loss of old rows.")
+    else:
+        advice.append("Next: nothing; on these rows refresh found no gain. More new rows tell smaller gains apart.")
+    if any(column.index >= LARGE for column in refresh.drifting):
+        advice.append(
+            f"Inputs drift much (from {LARGE} on): compare with the source fitted again on recent rows, which "
+            "finds new splits; a refresh moves values only."
+        )
+    return " ".join(advice)
+
+
+def _advice(record: FitRecord) -> str:
+    kept = record.kept
+    if record.validated_on == "training rows":
+        return f"Next: give validation rows; on training rows {record.metric} says little about new rows."
+    if kept is not None and kept.name not in UNCHANGED:
+        if record.best_epoch and record.best_epoch == len(record.epochs) - 1 and "limit" in record.stopped:
+            more = f"epochs={2 * record.best_epoch}"
+            if record.stopped.endswith("steps"):
+                more = f"max_steps={2 * (record.epochs[-1].step or 0)}"
+            return f"Next: the last epoch is the best one, so longer training may help: {more}."
+        return (
+            f"Next: measure {record.metric} on test rows. {record.best:.6f} is optimistic, as these rows chose the "
+            "candidate and the epoch."
+        )
+    if any("More validation rows" in candidate.reason for candidate in record.candidates):
+        return (
+            'Next: give more validation rows, so that smaller gains can be told from chance; select="best_epoch" '
+            "overrides the test."
+        )
+    return "Next: nothing; on these rows fit found no gain over the pipeline."
