@@ -30,14 +30,7 @@ CSP = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'
 
 
 class App(Starlette):
-    """The ASGI application over the models of a server.
-
-    Parameters
-    ----------
-    models : Models
-    limits : Limits
-    views : Views
-    """
+    """The ASGI application over the models of a server."""
 
     def __init__(self, models: Models, limits: Limits, views: Views) -> None:
         self._models, self._views, self._requests = models, views, Requests(limits)

@@ -22,15 +22,11 @@ LOOKS = 20
 """How often late requests are looked for within the time that each may take."""
 
 Respond = Callable[[ServedModel, Headers, bytearray], Awaitable[Response]]
+"""The model that a path names, headers and a body -> a response."""
 
 
 class Requests:
-    """The requests under way: the memory of their bodies and the time of each are bounded.
-
-    Parameters
-    ----------
-    limits : Limits
-    """
+    """The requests under way: the memory of their bodies and the time of each are bounded."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits, self._bytes = limits, 0
@@ -75,16 +71,7 @@ class Requests:
 
 
 class Endpoint:
-    """The ASGI application of one kind of request with a body.
-
-    Parameters
-    ----------
-    models : Models
-    requests : Requests
-        The requests under way at all endpoints of a server.
-    respond : callable
-        A model, headers and a body -> a response. Errors of this library become responses too.
-    """
+    """The ASGI application of one kind of request with a body; errors of this library become responses too."""
 
     def __init__(self, models: Models, requests: Requests, respond: Respond) -> None:
         self._models, self._requests, self._respond = models, requests, respond

@@ -27,45 +27,26 @@ OpenModel = Callable[[Path], TranslatedPipeline | Cascade]
 
 @dataclass(frozen=True)
 class Views:
-    """The functions behind the page about a model.
+    """The functions behind the page about a model."""
 
-    Attributes
-    ----------
-    report : callable
-        A net or cascade -> JSON values with "facts" and "steps".
-    explain : callable
-        A net and raw rows -> JSON values with "names", "values", "base", "outputs", "unit" and "method".
-    """
-
+    # a net or cascade -> JSON values with "facts" and "steps"
     report: Callable[[TranslatedPipeline | Cascade], dict[str, Any]]
+    # a net and raw rows -> JSON values with "names", "values", "base", "outputs", "unit" and "method"
     explain: Callable[[TranslatedPipeline, Rows], dict[str, Any]]
 
 
 @dataclass(frozen=True)
 class Limits:
-    """The limits of what a server accepts.
+    """The limits of what a server accepts."""
 
-    Attributes
-    ----------
-    max_batch, max_wait_ms, max_queue
-        See ``Server``.
-    max_rows : int
-        The most rows of a request.
-    max_bytes : int
-        The most bytes of a body.
-    max_connections : int
-        The most connections of clients; the requests of others get 503.
-    timeout : float
-        Seconds within which a body must arrive and the response must be ready.
-    """
-
+    # max_batch, max_wait_ms, max_queue: see ``Server``
     max_batch: int = 4096
     max_wait_ms: float = 0.0
     max_queue: int = 100_000
-    max_rows: int = 100_000
-    max_bytes: int = 64 * 2**20
-    max_connections: int = 512
-    timeout: float = 30.0
+    max_rows: int = 100_000  # the most rows of a request
+    max_bytes: int = 64 * 2**20  # the most bytes of a body
+    max_connections: int = 512  # the most connections of clients; the requests of others get 503
+    timeout: float = 30.0  # seconds within which a body must arrive and the response must be ready
 
     def __post_init__(self) -> None:
         """Reject what no request could satisfy."""
@@ -76,28 +57,14 @@ class Limits:
 
 @dataclass(frozen=True)
 class LoadedModel:
-    """A model in the present version of its file.
-
-    Attributes
-    ----------
-    model : Translation or Cascade
-    net : Translation
-        The model itself, or the full model of a cascade.
-    schema : Schema
-    methods : list of str
-        The methods that a request gets the outputs of.
-    labels : list
-        The labels in the order of the probabilities.
-    version : int
-        How often the file was loaded.
-    """
+    """A model in the present version of its file."""
 
     model: TranslatedPipeline | Cascade
-    net: TranslatedPipeline
+    net: TranslatedPipeline  # the model itself, or the full model of a cascade
     schema: Schema
-    methods: list[str]
-    labels: list[Any]
-    version: int
+    methods: list[str]  # the methods that a request gets the outputs of
+    labels: list[Any]  # the labels in the order of the probabilities
+    version: int  # how often the file was loaded
 
     @classmethod
     def of(cls, model: TranslatedPipeline | Cascade, version: int) -> LoadedModel:
@@ -108,14 +75,7 @@ class LoadedModel:
 
 
 class ServedModel:
-    """A model by the name of its file, with the server that scores its rows.
-
-    Attributes
-    ----------
-    name : str
-    loaded : LoadedModel
-    server : Server
-    """
+    """A model by the name of its file, with the server that scores its rows."""
 
     def __init__(self, path: Path, open_model: OpenModel, limits: Limits, server: type[Server]) -> None:
         self.name, self._path, self._open = path.stem, path, open_model
@@ -149,18 +109,7 @@ class ServedModel:
 
 
 class Models:
-    """The models of a server.
-
-    Parameters
-    ----------
-    paths : sequence of Path
-        Files of models; the stem of a file is the name of its model.
-    open_model : callable
-        Loads a file.
-    limits : Limits
-    server : type
-        ``Server``, or a subclass that batches in another way.
-    """
+    """The models of a server; the stem of a file is the name of its model."""
 
     def __init__(
         self, paths: Sequence[Path], open_model: OpenModel, limits: Limits, server: type[Server] = Server

@@ -15,22 +15,12 @@ from windtunnel.serving.stages import Outputs, Task
 
 @dataclass(frozen=True, eq=False)
 class Request:
-    """A task that waits, and where the outputs of its request go.
-
-    Attributes
-    ----------
-    task : Task
-    outputs : Future
-    arrived : float
-        When, by ``time.monotonic``.
-    seconds : float
-        What its part of earlier batches took.
-    """
+    """A task that waits, and where the outputs of its request go."""
 
     task: Task
     outputs: Future[Outputs] = field(default_factory=Future)
-    arrived: float = field(default_factory=monotonic)
-    seconds: float = 0.0
+    arrived: float = field(default_factory=monotonic)  # when, by ``time.monotonic``
+    seconds: float = 0.0  # what its part of earlier batches took
 
     def starts(self) -> bool:
         """Whether the caller has not cancelled it; from now on it cannot be cancelled."""
@@ -44,14 +34,9 @@ class Request:
 class Pool:
     """Requests in the order of their arrival, from which one thread takes batches.
 
-    Parameters
-    ----------
-    max_batch : int
-        The most rows of a batch; a larger request is a batch by itself.
-    max_wait : float
-        How long a request may wait for others although the thread is idle, in seconds.
-    max_queue : int
-        The most rows that wait; but a request of any size if no other waits.
+    A batch has up to ``max_batch`` rows, or is a single larger request. The first request waits up to ``max_wait``
+    seconds for others, although the thread is idle. At most ``max_queue`` rows wait, but any number in a single
+    request.
     """
 
     def __init__(self, max_batch: int, max_wait: float, max_queue: int) -> None:

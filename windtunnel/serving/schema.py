@@ -18,20 +18,11 @@ CHOICES = 100
 
 @dataclass(frozen=True)
 class Column:
-    """An input or output tensor of one or more columns.
-
-    Attributes
-    ----------
-    name : str
-    datatype : str
-        "FP64", "INT64", "BOOL" or "BYTES" (text).
-    shape : tuple of int
-        -1 is the number of rows.
-    """
+    """An input or output tensor of one or more columns."""
 
     name: str
-    datatype: str
-    shape: tuple[int, ...]
+    datatype: str  # "FP64", "INT64", "BOOL" or "BYTES" (text)
+    shape: tuple[int, ...]  # -1 is the number of rows
 
     def to_json(self) -> dict[str, Any]:
         """The tensor as the protocol describes it."""
@@ -40,20 +31,12 @@ class Column:
 
 @dataclass(frozen=True)
 class Schema:
-    """The tensors that a model takes and gives.
+    """The tensors that a model takes and gives."""
 
-    Attributes
-    ----------
-    inputs : tuple of Column
-        A tensor per raw column that the model reads; one tensor of all columns if the source was fitted on an array.
-    outputs : tuple of Column
-    named : bool
-        Whether columns have names.
-    """
-
+    # a tensor per raw column that the model reads; one tensor of all columns if the source was fitted on an array
     inputs: tuple[Column, ...]
     outputs: tuple[Column, ...]
-    named: bool
+    named: bool  # whether columns have names
 
     @classmethod
     def of(cls, net: TranslatedPipeline) -> Schema:

@@ -25,13 +25,7 @@ EXPLAINED_ROWS = 20
 
 
 class Scoring:
-    """The responses of endpoints that take rows.
-
-    Parameters
-    ----------
-    limits : Limits
-    views : Views
-    """
+    """The responses of endpoints that take rows."""
 
     def __init__(self, limits: Limits, views: Views) -> None:
         self._limits, self._views = limits, views

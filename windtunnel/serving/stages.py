@@ -24,37 +24,17 @@ Outputs = tuple[Any, ...]
 
 @dataclass(frozen=True, eq=False)
 class Task:
-    """Rows of a request that wait for a stage.
-
-    Attributes
-    ----------
-    stage : WholeNet, SmallModel or FullModel
-    methods : tuple of str
-        The methods of the model that the request gets the outputs of.
-    rows : raw rows
-    count : int
-        The number of rows.
-    batch : Batch or None
-        The encoded rows; None if the stage encodes the rows of all its tasks at once.
-    form : hashable
-        Rows of the same form can be encoded at once.
-    shared : ndarray or None
-        Columns that the stage before has computed for these rows.
-    probabilities : ndarray or None
-        ``[B, classes]``, by the stage before for all rows of the request.
-    positions : ndarray or None
-        The places of these rows among those of the request.
-    """
+    """Rows of a request that wait for a stage."""
 
     stage: WholeNet | SmallModel | FullModel
-    methods: tuple[str, ...]
+    methods: tuple[str, ...]  # the methods of the model that the request gets the outputs of
     rows: Rows
-    count: int
-    batch: Batch | None
-    form: Hashable
-    shared: NDArray[Any] | None = None
-    probabilities: NDArray[Any] | None = None
-    positions: NDArray[np.intp] | None = None
+    count: int  # the number of rows
+    batch: Batch | None  # the encoded rows; None if the stage encodes the rows of all its tasks at once
+    form: Hashable  # rows of the same form can be encoded at once
+    shared: NDArray[Any] | None = None  # columns that the stage before has computed for these rows
+    probabilities: NDArray[Any] | None = None  # ``[B, classes]``, by the stage before for all rows of the request
+    positions: NDArray[np.intp] | None = None  # the places of these rows among those of the request
 
     def joins(self, other: Task) -> bool:
         """Whether one batch can hold both."""

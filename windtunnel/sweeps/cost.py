@@ -33,13 +33,8 @@ def inference_cost(net: TranslatedPipeline, batch: Batch) -> float:
     """Operations per row of a prediction: the FLOPs of matrix products, plus one per number that operations write.
 
     This is a count and not a time, because measured times vary by 10 % and more on a shared machine, which would make
-    the Pareto front random. Host steps and the encoding are left out, as no trial changes them.
-
-    Parameters
-    ----------
-    net : TranslatedPipeline
-    batch : Batch
-        A few hundred encoded rows; the fixed cost of a call is divided among them.
+    the Pareto front random. Host steps and the encoding are left out, as no trial changes them. A few hundred rows are
+    enough: the fixed cost of a call is divided among them.
     """
     program = net.program
     device = net.device()

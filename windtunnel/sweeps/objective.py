@@ -25,26 +25,14 @@ CAUTIOUS_TRIALS = 10
 
 
 class ReportEpochs(pl.Callback):
-    """Reports the validation metric of each epoch to the trial, from epoch 0 (before training) on.
-
-    Parameters
-    ----------
-    trial : optuna.Trial
-    may_prune : bool
-
-    Attributes
-    ----------
-    pruned : bool
-        Whether training was stopped because Optuna prunes the trial.
-    recipe : Recipe or None
-        The recipe that ``fit`` used; it differs from the given one if no residual model can be trained.
-    """
+    """Reports the validation metric of each epoch to the trial, from epoch 0 (before training) on."""
 
     sees_start = True
 
     def __init__(self, trial: Trial, *, may_prune: bool) -> None:
         self.trial, self.may_prune = trial, may_prune
-        self.pruned = False
+        self.pruned = False  # whether training was stopped because Optuna prunes the trial
+        # The recipe that ``fit`` used; it differs from the given one if no residual model can be trained.
         self.recipe: Recipe | None = None
         self._epoch = 0
 
@@ -62,13 +50,8 @@ class ReportEpochs(pl.Callback):
 class Objective:
     """Translates and fine-tunes the pipeline with the options that a trial suggests, and returns its value.
 
-    Trial 0 is the default: it uses the given recipe and is never pruned.
-
-    Parameters
-    ----------
-    settings : Settings
-    folder : path
-        Gets ``trials/<number>.windtunnel``.
+    Trial 0 is the default: it uses the given recipe and is never pruned. The model of each trial is saved as
+    ``trials/<number>.windtunnel`` in ``folder``.
     """
 
     def __init__(self, settings: Settings, folder: Path) -> None:

@@ -23,13 +23,8 @@ CALIBRATION_ROWS = 5000
 class SharedRows:
     """Training and validation rows as tensors, with the outputs of host steps.
 
-    The encoding depends on the pipeline and the calibration rows, not on swept options; ``batches`` checks that.
-
-    Parameters
-    ----------
-    net : TranslatedPipeline
-        Any translation of the pipeline; encodes the rows.
-    train, valid : (X, y) or (X, y, weight)
+    The encoding depends on the pipeline and the calibration rows, not on swept options; ``batches`` checks that. So any
+    translation of the pipeline can encode them.
     """
 
     def __init__(self, net: TranslatedPipeline, train: Any, valid: Any) -> None:

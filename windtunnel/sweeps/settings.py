@@ -34,21 +34,9 @@ class SweepOptions(BaseModel):
 
 
 class Settings(SweepOptions):
-    """All arguments of a sweep, and the functions of the public API that it calls; each worker process gets them.
+    """All arguments of a sweep, and the functions of the public API that it calls; each worker process gets them."""
 
-    Attributes
-    ----------
-    translate, load : callable
-        ``windtunnel.translate`` and ``windtunnel.load``.
-    space : Space or None
-    recipe_options : dict
-        The metric, if it is not the recipe's.
-    translate_options : dict
-        level, start, temperature and untranslated, where the space does not name them.
-    started : float
-        ``time.monotonic()``, which is the same clock in all processes of a machine.
-    """
-
+    # translate, load: ``windtunnel.translate`` and ``windtunnel.load``
     translate: Callable[..., Any]
     load: Callable[..., Any]
     pipeline: Any
@@ -57,13 +45,14 @@ class Settings(SweepOptions):
     calibrate: Any
     space: Any
     recipe: Any
-    recipe_options: dict[str, Any]
-    translate_options: dict[str, Any]
+    recipe_options: dict[str, Any]  # the metric, if it is not the recipe's
+    translate_options: dict[str, Any]  # level, start, temperature and untranslated, where the space does not name them
     folder: str | Path | None
     pruner: Any
     sampler: Any
     accelerator: str
     progress: bool
+    # ``time.monotonic()``, which is the same clock in all processes of a machine
     started: float = Field(default_factory=time.monotonic)
 
     @property

@@ -17,22 +17,13 @@ from windtunnel.errors import UnsupportedEstimator
 
 @dataclass(frozen=True)
 class GroupedPipeline:
-    """A fitted pipeline, split at its last ``ColumnTransformer`` or ``FeatureUnion``.
+    """A fitted pipeline, split at its last ``ColumnTransformer`` or ``FeatureUnion``."""
 
-    Attributes
-    ----------
-    before : list of (name, estimator)
-        The steps in front of it, which every group shares.
-    name, composite : str, ColumnTransformer or FeatureUnion
-        Its parts are the groups.
-    after : Pipeline
-        The steps behind it; the last one predicts.
-    """
-
-    before: list[tuple[str, Any]]
+    before: list[tuple[str, Any]]  # the steps in front of it, which every group shares
+    # name, composite: its parts are the groups
     name: str
     composite: Any
-    after: Pipeline
+    after: Pipeline  # the steps behind it; the last one predicts
 
     @classmethod
     def of(cls, pipeline: Any) -> GroupedPipeline:

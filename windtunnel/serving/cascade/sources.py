@@ -22,22 +22,13 @@ Floats = NDArray[np.float64]
 
 @dataclass(eq=False)
 class HostFeatures:
-    """The features that a stage takes from a host step: some of its columns, and sums over its term counts.
-
-    Attributes
-    ----------
-    host : HostStep
-    columns : list of int
-        Positions of the output columns of the step that are taken as they are.
-    sums : list of CountSums
-    cache : FeatureCache or None
-        Keeps the features of rows seen before.
-    """
+    """The features that a stage takes from a host step: some of its columns, and sums over its term counts."""
 
     host: HostStep
+    # positions of the output columns of the step that are taken as they are
     columns: list[int] = field(default_factory=list)
     sums: list[CountSums] = field(default_factory=list)
-    cache: FeatureCache | None = None
+    cache: FeatureCache | None = None  # keeps the features of rows seen before
 
     @property
     def width(self) -> int:
@@ -53,12 +44,7 @@ class HostFeatures:
     def compute(self, rows: Any, width: int) -> Floats:
         """The features of raw rows, ``[B, self.width]``: the columns, then the sums.
 
-        Parameters
-        ----------
-        rows : DataFrame, array or sequence
-            All raw columns, in the form that the source takes.
-        width : int
-            How many raw columns there are.
+        ``rows`` have all ``width`` raw columns, in the form that the source takes.
         """
         if self.cache is None:
             return self._computed(rows)
@@ -78,18 +64,11 @@ class HostFeatures:
 
 @dataclass(eq=False)
 class FeatureCache:
-    """The columns of the rows seen last, by the raw columns that they are computed from.
+    """The columns of the rows seen last, by the raw columns that they are computed from."""
 
-    Attributes
-    ----------
-    size : int
-        The most entries.
-    hits, misses : int
-        Rows that were found, and rows that were not. Equal rows of one batch are computed once; all but the first are
-        hits.
-    """
-
-    size: int
+    size: int  # the most entries
+    # hits, misses: rows that were found, and rows that were not. Equal rows of one batch are computed once; all but the
+    # first are hits.
     hits: int = 0
     misses: int = 0
     _values: OrderedDict[Any, Floats] = field(default_factory=OrderedDict, repr=False)

@@ -70,20 +70,12 @@ def _collect(builder: StageBuilder) -> list[StageInput]:
 
 @dataclass(frozen=True, eq=False)
 class _Overlap:
-    """The computations of the full model that the first stage does, or could do.
-
-    Attributes
-    ----------
-    nodes : dict
-        Node of the full model -> the equal node of the small one.
-    hosts : dict
-        Host step of the full model -> the equal host step of the small one.
-    """
+    """The computations of the full model that the first stage does, or could do."""
 
     first: StageBuilder
     full: Model
-    nodes: dict[Node, Node]
-    hosts: dict[HostStep, HostStep]
+    nodes: dict[Node, Node]  # node of the full model -> the equal node of the small one
+    hosts: dict[HostStep, HostStep]  # host step of the full model -> the equal host step of the small one
 
     @classmethod
     def of(cls, first: StageBuilder, full: Model) -> _Overlap:

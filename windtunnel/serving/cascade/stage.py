@@ -22,18 +22,10 @@ _REQUESTS = ThreadPoolExecutor(32, thread_name_prefix="windtunnel-lookup")
 
 @dataclass(frozen=True, eq=False)
 class StageOutput:
-    """The output of a stage for a batch.
+    """The output of a stage for a batch."""
 
-    Attributes
-    ----------
-    predictions : ndarray
-        Probabilities ``[B, classes]`` of a classifier, values ``[B]`` of a regressor.
-    shared : ndarray
-        Columns that the next stage need not compute again, float64 ``[B, w]``; w may be 0.
-    """
-
-    predictions: NDArray[np.float64]
-    shared: NDArray[np.float64]
+    predictions: NDArray[np.float64]  # probabilities ``[B, classes]`` of a classifier, values ``[B]`` of a regressor
+    shared: NDArray[np.float64]  # columns that the next stage need not compute again, float64 ``[B, w]``; w may be 0
 
 
 class Stage:
@@ -71,11 +63,7 @@ class Stage:
     def encode(self, rows: Rows, shared: NDArray[np.float64] | None = None) -> Batch:
         """Raw rows as a batch; batches of several requests can be joined row by row.
 
-        Parameters
-        ----------
-        rows : raw rows
-        shared : ndarray, optional
-            ``StageOutput.shared`` of these rows, for a second stage.
+        A second stage needs ``StageOutput.shared`` of these rows.
         """
         source = self.net.encoder.source_rows(rows) if self.hosts else None
         batch = _encoded(self._raw, rows, None if source is None else len(source))
@@ -97,14 +85,7 @@ class Stage:
 
 
 class WholeStage:
-    """A net as a stage that shares nothing.
-
-    Parameters
-    ----------
-    net : TranslatedPipeline
-    method : str
-        "predict_proba" or "predict".
-    """
+    """A net as a stage that shares nothing; ``method`` is "predict_proba" or "predict"."""
 
     hosts: Sequence[HostFeatures] = ()
     shared = 0

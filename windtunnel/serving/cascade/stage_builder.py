@@ -60,23 +60,13 @@ StageInput = Number | Place
 
 @dataclass(eq=False)
 class Model:
-    """A net as a wiring whose sums over term counts are separate.
-
-    Attributes
-    ----------
-    outputs : list of Place
-        The outputs of the method.
-    finish : callable
-        Turns these into predictions.
-    counts : dict
-        See ``counting_hosts``.
-    """
+    """A net as a wiring whose sums over term counts are separate."""
 
     net: TranslatedPipeline
     wiring: Wiring
-    outputs: list[Place]
-    finish: Callable[[Tensor], Tensor]
-    counts: dict[int, HostStep]
+    outputs: list[Place]  # the outputs of the method
+    finish: Callable[[Tensor], Tensor]  # turns these into predictions
+    counts: dict[int, HostStep]  # see ``counting_hosts``
 
     @classmethod
     def of(cls, net: TranslatedPipeline, method: str) -> Model:
@@ -106,19 +96,12 @@ class Model:
 
 @dataclass(eq=False)
 class StageBuilder:
-    """Collects the nodes and numbers of a stage, from the outputs back to the rows.
-
-    Attributes
-    ----------
-    model : Model
-    reused : callable
-        The source in an earlier stage of a column of the model; None for those that this stage computes.
-    shared : dict
-        The columns of the model that an earlier stage computes, and their sources there.
-    """
+    """Collects the nodes and numbers of a stage, from the outputs back to the rows."""
 
     model: Model
+    # the source in an earlier stage of a column of the model; None for those that this stage computes
     reused: Callable[[Place], StageInput | None] = field(default=lambda place: None)
+    # the columns of the model that an earlier stage computes, and their sources there
     shared: dict[Place, StageInput] = field(default_factory=dict)
     _nodes: dict[Node, list[StageInput]] = field(default_factory=dict)
     _hosts: dict[HostStep, HostFeatures] = field(default_factory=dict)

@@ -47,12 +47,8 @@ def feature_groups(
 ) -> list[FeatureGroup]:
     """Cost and importance of each group, on raw validation rows.
 
-    Parameters
-    ----------
-    declared : mapping
-        Name of a group -> seconds per row, in the place of the measured ones.
-    compiled : callable
-        ``windtunnel.compile``.
+    ``declared`` has seconds per row by the name of a group, in the place of the measured ones. ``compiled`` is
+    ``windtunnel.compile``.
     """
     if unknown := sorted(set(declared) - set(grouped.names)):
         raise InvalidOption(f"cost= names {unknown[0]!r}; the groups are {', '.join(map(repr, grouped.names))}.")

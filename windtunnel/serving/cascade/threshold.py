@@ -75,21 +75,12 @@ class Threshold:
 
 @dataclass(frozen=True)
 class Loss:
-    """How much lower a metric of the cascade is than that of the full model.
+    """How much lower a metric of the cascade is than that of the full model."""
 
-    Attributes
-    ----------
-    full : float
-        The metric of the full model.
-    value, standard_error : float
-    upper : float
-        The upper end of the one-sided interval of 95 %.
-    """
-
-    full: float
+    full: float  # the metric of the full model
     value: float
     standard_error: float
-    upper: float
+    upper: float  # the upper end of the one-sided interval of 95 %
 
 
 def choose_threshold(

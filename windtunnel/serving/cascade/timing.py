@@ -15,14 +15,9 @@ REPEATS = 3
 
 @dataclass(frozen=True)
 class RowSeconds:
-    """Seconds per row in a batch, declared costs included.
+    """Seconds per row in a batch, declared costs included."""
 
-    Attributes
-    ----------
-    cascade, full : float
-        The seconds of the cascade, and of its full model alone.
-    """
-
+    # cascade, full: the seconds of the cascade, and of its full model alone
     cascade: float
     full: float
 
