@@ -50,19 +50,8 @@ def check_trainable(net: TranslatedPipeline) -> None:
 def prepare_joint_training(net: TranslatedPipeline, calibration: CalibrationRows | None) -> None:
     """Make exact trees soft, and forget the exact modules, which no longer match once soft steps are trained.
 
-    The link of probabilities becomes one that rescales outputs that leave [0, 1].
-
-    Parameters
-    ----------
-    net : TranslatedPipeline
-        Changed in place.
-    calibration : CalibrationRows or None
-        Rows to make trees soft with; None for those that ``translate`` was given.
-
-    Raises
-    ------
-    BadInput
-        If nothing is trainable.
+    The link of probabilities becomes one that rescales outputs that leave [0, 1]. Raises ``BadInput`` if nothing is
+    trainable. By default the calibration rows are those that ``translate`` was given.
     """
     soften(net, calibration)
     check_trainable(net)

@@ -24,24 +24,15 @@ class EncodedLoader(ABC):
     """Encoded batches ``(Batch, target)`` or ``(Batch, target, weight)``, one pass per epoch.
 
     The defaults of the methods suit a loader whose rows and order are unknown.
-
-    Attributes
-    ----------
-    schema : BatchSchema or None
-        The columns, vocabularies and labels that rows are encoded with; ``fit`` rejects those of another translation.
-    rows : Batch or None
-        All rows, where they lie in memory.
-    scores : Tensor or None
-        ``[N, K]``, init scores of rows in memory for the residual model, instead of those of the translation (set by
-        ``crossfit``).
-    skipped : int
-        Batches that the next pass leaves out at its start.
     """
 
+    # The columns, vocabularies and labels that rows are encoded with; ``fit`` rejects those of another translation.
     schema: BatchSchema | None = None
-    rows: Batch | None = None
+    rows: Batch | None = None  # all rows, where they lie in memory
+    # ``[N, K]``, init scores of rows in memory for the residual model, instead of those of the translation (set by
+    # ``crossfit``).
     scores: Tensor | None = None
-    skipped: int = 0
+    skipped: int = 0  # batches that the next pass leaves out at its start
 
     @abstractmethod
     def __iter__(self) -> Iterator[Any]: ...

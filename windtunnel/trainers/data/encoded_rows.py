@@ -29,36 +29,17 @@ class EncodedRows(EncodedLoader):
     the same order whenever it runs; ``set_epoch`` sets the epoch, and each pass adds 1 to it. In a distributed run
     process r of R takes every R-th row of that order, from the r-th on. All processes take the same number of steps: if
     N is no multiple of R, up to R - 1 of the first rows are read twice.
-
-    Parameters
-    ----------
-    rows : Batch
-        ``numbers`` float32 ``[N, n]`` and ``ids`` int64 ``[N, m]``.
-    target : Tensor or None
-        Encoded targets ``[N]`` or ``[N, K]``; None yields the bare ``Batch``.
-    weight : Tensor or None
-        Row weights ``[N]``, from 0.
-    batch_size : int
-        Rows per batch; the last one may be smaller.
-    shuffle, drop_last : bool
-        Whether to permute the rows, and whether to drop a smaller last batch.
-    seed : int
-        Seed of the order of the rows.
-    equal : bool
-        Whether all processes take the same number of rows; if not, no row is read twice.
-    schema, scores
-        See ``EncodedLoader``.
     """
 
-    rows: Batch
-    target: Tensor | None = None
-    weight: Tensor | None = None
+    rows: Batch  # ``numbers`` float32 ``[N, n]`` and ``ids`` int64 ``[N, m]``
+    target: Tensor | None = None  # encoded targets ``[N]`` or ``[N, K]``; None yields the bare ``Batch``
+    weight: Tensor | None = None  # row weights ``[N]``, from 0
     _: KW_ONLY
     batch_size: int = 4096
     shuffle: bool = True
-    seed: int = 0
-    drop_last: bool = False
-    equal: bool = True
+    seed: int = 0  # of the order of the rows
+    drop_last: bool = False  # whether to drop a last batch that is smaller
+    equal: bool = True  # whether all processes take the same number of rows; if not, no row is read twice
     schema: BatchSchema | None = None
     scores: Tensor | None = None
     _pinned: bool = field(default=False, init=False)
@@ -207,20 +188,10 @@ class EncodedRows(EncodedLoader):
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class LazilyEncodedRows(EncodedRows):
-    """Raw rows in memory, encoded batch by batch when they are read; ``rows.ids`` hold the row numbers only.
+    """Raw rows in memory, encoded batch by batch when they are read.
 
     For translations with ``untranslated="stream"``: the outputs of host steps for all rows may exceed the memory.
-
-    Parameters
-    ----------
-    net : TranslatedPipeline
-        Encodes the rows.
-    raw : DataFrame, array or sparse matrix
-        All rows.
-    training : bool
-        Passed on to ``net.encode``.
-    rows, target, weight, ...
-        See ``EncodedRows``; ``rows`` are row numbers int64 ``[N, 1]`` as ``ids``, and no ``numbers``.
+    ``rows`` have no numbers, and the row numbers int64 ``[N, 1]`` as ids.
     """
 
     net: TranslatedPipeline

@@ -20,23 +20,13 @@ from windtunnel.trainers.recipe import LARGEST_BATCH, Recipe
 
 @dataclass(frozen=True)
 class FitInput:
-    """The training or the validation rows as the caller gave them.
+    """The training or the validation rows as the caller gave them."""
 
-    Attributes
-    ----------
-    role : str
-        "train" or "valid".
-    data : loader, (X, y) or (X, y, weight)
-    processes : int
-        The number of processes that train together. With several, a loader yields the rows of its process.
-    validated : bool
-        Whether the caller gave validation rows.
-    """
-
-    role: str
+    role: str  # "train" or "valid"
     data: Any
+    # the number of processes that train together. With several, a loader yields the rows of its process.
     processes: int = 1
-    validated: bool = True
+    validated: bool = True  # whether the caller gave validation rows
 
     def encoded(self, net: TranslatedPipeline, recipe: Recipe) -> EncodedLoader:
         """The rows as encoded batches; ``BadInput`` without targets, and for batches of another translation."""

@@ -22,24 +22,12 @@ Paths = str | PathLike[str] | Sequence[str | PathLike[str]]
 
 @dataclass(frozen=True)
 class RowGroups:
-    """The file, position and number of rows of each row group that is not empty.
+    """The file, position and number of rows of each row group that is not empty."""
 
-    Attributes
-    ----------
-    files : list of str
-        Sorted by name within a folder or pattern.
-    places : list of (int, int)
-        The file of each row group, and its position in that file.
-    sizes : int64 array
-        Rows of each row group.
-    schema : pyarrow.Schema
-        Schema of the first file.
-    """
-
-    files: list[str]
-    places: list[tuple[int, int]]
-    sizes: NDArray[np.int64]
-    schema: pa.Schema
+    files: list[str]  # sorted by name within a folder or pattern
+    places: list[tuple[int, int]]  # the file of each row group, and its position in that file
+    sizes: NDArray[np.int64]  # rows of each row group
+    schema: pa.Schema  # schema of the first file
 
     @classmethod
     def of(cls, paths: Paths) -> RowGroups:

@@ -15,21 +15,11 @@ _EXPECTED = "train on rows that this one encodes: windtunnel.loader(net, X, y), 
 
 @dataclass(frozen=True)
 class BatchSchema:
-    """The meaning of numbers, ids and targets in a batch.
+    """The meaning of numbers, ids and targets in a batch."""
 
-    Attributes
-    ----------
-    encoder : RowEncoder
-        The columns, their order and their vocabularies.
-    hosts : list of HostStep
-        Steps on the host, whose outputs are further columns.
-    head : Head
-        Its labels, in the order of the encoded targets.
-    """
-
-    encoder: RowEncoder
-    hosts: list[HostStep]
-    head: Head
+    encoder: RowEncoder  # the columns, their order and their vocabularies
+    hosts: list[HostStep]  # steps on the host, whose outputs are further columns
+    head: Head  # labels, in the order of the encoded targets
 
     @classmethod
     def of(cls, net: TranslatedPipeline) -> BatchSchema:

@@ -24,17 +24,9 @@ def evaluate(
 ) -> float:
     """The metric over the rows of a loader; over the rows of all processes in a distributed run.
 
-    Parameters
-    ----------
-    metric : Metric
-    loss : callable
-        Its mean is the metric named "loss".
-    score : callable
-        ``score(*rows)`` gives raw scores ``[B, K]``.
-    loader : iterable
-        Yields encoded ``(rows, target)`` or ``(rows, target, weight)``.
-    output : callable, optional
-        ``output(*rows)`` gives the output of the source's method ``metric.method``, if a program step computes it.
+    The metric named "loss" is the mean of ``loss``. ``score(*rows)`` gives raw scores ``[B, K]``, and ``output(*rows)``
+    the output of the source's method ``metric.method``, if a program step computes it. The loader yields encoded
+    ``(rows, target)`` or ``(rows, target, weight)``.
     """
     return _evaluate(metric, loss, score, loader, output, with_loss=metric.name == "loss")[1]
 

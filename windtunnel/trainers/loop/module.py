@@ -31,14 +31,8 @@ from windtunnel.trainers.recipe import Recipe
 class FineTuning(pl.LightningModule):
     """Minimises the loss of a net; logs ``train_loss``, ``val_loss`` and ``val_<metric>`` once per epoch.
 
-    Parameters
-    ----------
-    net : TranslatedPipeline or ResidualOnScores
-        ``net(numbers [B, n], ids [B, m]) -> scores [B, K]``.
-    recipe : Recipe
-        The options.
-    tables : mapping
-        Parameter of the net -> its rows; large tables that are trained by rows.
+    ``net(numbers [B, n], ids [B, m])`` gives scores ``[B, K]``. ``tables`` are the rows of large tables that are
+    trained by rows, by the name of the parameter.
     """
 
     def __init__(
@@ -213,24 +207,10 @@ class Loaders(pl.LightningDataModule):
 class DataModule(Loaders):
     """Training and validation rows, encoded.
 
-    Parameters
-    ----------
-    net : TranslatedPipeline
-        Encodes rows and targets.
-    train, valid : loader, (X, y) or (X, y, weight)
-        Without ``valid``, a part of the training rows is held out if they are in memory: ``(X, y)``, a
-        ``windtunnel.loader``, or a loader whose rows fit in ``loader_memory``. For larger loaders, and for too few rows
-        to hold any out, training rows are the validation rows.
-    recipe : Recipe
-        Its batch size, seed, validation fraction and ``loader_memory`` are read.
-    processes : int
-        The number of processes that train together. With several, a loader yields the rows of its process, and is read
-        in each epoch.
-
-    Attributes
-    ----------
-    validated_on : str
-        "validation rows", "held-out rows" or "training rows".
+    Without validation rows, a part of the training rows is held out if they are in memory: ``(X, y)``, a
+    ``windtunnel.loader``, or a loader whose rows fit in ``loader_memory``. For larger loaders, and for too few rows to
+    hold any out, training rows are the validation rows. With several processes that train together, a loader yields the
+    rows of its process, and is read in each epoch.
     """
 
     def __init__(
@@ -239,9 +219,9 @@ class DataModule(Loaders):
         recipe, processes = recipe or Recipe(), max(processes, world())
         rows = FitInput("train", train, processes, validated=valid is not None).encoded(net, recipe)
         rows.check_classes(net)
-        self.validated_on = "validation rows"
         if valid is not None:
             valid_rows = FitInput("valid", valid, processes).encoded(net, recipe)
+            self.validated_on = "validation rows"
         elif (split := rows.hold_out(recipe.validation_fraction, recipe.seed)) is not None:
             rows, valid_rows = split
             self.validated_on = "held-out rows"

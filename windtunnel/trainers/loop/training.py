@@ -37,24 +37,14 @@ from windtunnel.trainers.recipe import Recipe
 
 @dataclass(frozen=True)
 class TrainingResult:
-    """The result of a training run; the trained module has the weights of the best epoch.
+    """The result of a training run; the trained module has the weights of the best epoch."""
 
-    Attributes
-    ----------
-    epochs : list of Epoch
-        Epoch 0 and every trained epoch.
-    best_epoch : int
-    best_metric : float
-    error : BaseException or None
-        The error that ended training early; it is raised once the best model is installed.
-    epoch_rule, stopped : str
-        See ``History``.
-    """
-
-    epochs: list[Epoch]
+    epochs: list[Epoch]  # epoch 0 and every trained epoch
     best_epoch: int
     best_metric: float
+    # the error that ended training early; it is raised once the best model is installed
     error: BaseException | None = None
+    # epoch_rule, stopped: see ``History``
     epoch_rule: str = ""
     stopped: str = ""
 

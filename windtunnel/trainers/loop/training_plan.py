@@ -12,18 +12,10 @@ from windtunnel.trainers.recipe import Recipe
 
 @dataclass(frozen=True)
 class TrainingPlan:
-    """The length of a training run.
+    """The length of a training run."""
 
-    Attributes
-    ----------
-    epochs : int or None
-        The most intervals, which are Lightning's epochs; None for no limit.
-    interval_steps : int or None
-        Steps of an interval; None where an interval is a pass over the rows.
-    """
-
-    epochs: int | None
-    interval_steps: int | None = None
+    epochs: int | None  # the most intervals, which are Lightning's epochs; None for no limit
+    interval_steps: int | None = None  # steps of an interval; None where an interval is a pass over the rows
 
     @classmethod
     def of(cls, recipe: Recipe, loader: Any, processes: int = 1) -> TrainingPlan:

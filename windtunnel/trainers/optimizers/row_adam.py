@@ -22,16 +22,7 @@ class RowAdam(Adam):
 
     as in ``torch.optim.SparseAdam``. Weight decay also acts on visited rows only: g <- g + decay w before the moments,
     or decoupled w <- w - rate decay w. A row that every c-th step visits decays at 1 / c of the rate. Other parameters
-    have Adam's own updates.
-
-    Parameters
-    ----------
-    groups : iterable of dict
-        Parameter groups, the large tables among them.
-    tables : iterable of VisitedRows
-        The large tables.
-    **options
-        Options of ``torch.optim.Adam``.
+    have Adam's own updates. ``groups`` hold the large tables too.
     """
 
     def __init__(self, groups: Iterable[Any], tables: Iterable[VisitedRows], **options: Any) -> None:

@@ -23,31 +23,15 @@ class VisitedRows:
     to its place.
 
     The average of the weights is a <- decay a + (1 - decay) w in every step, also for rows that the step does not
-    visit. Their w is constant, so that k such steps are applied at once: a <- w + decay^k (a - w).
-
-    Parameters
-    ----------
-    table : Tensor
-        ``[V, w]``, a parameter.
-    decay : float or None
-        Decay of the average; None for no average.
-
-    Attributes
-    ----------
-    steps : int
-        Steps taken.
-    count : int
-        n; the state tensors are larger, so that they grow rarely.
-    number : Tensor
-        int64, the row in each place.
-    start, first, second : Tensor
-        The initial row, and Adam's moments.
+    visit. Their w is constant, so that k such steps are applied at once: a <- w + decay^k (a - w). Without a decay
+    there is no average.
     """
 
     def __init__(self, table: Tensor, decay: float | None) -> None:
         self.table, self.decay = table, decay
-        self.steps = self.count = 0
-        self.number = torch.empty(0, dtype=torch.int64)
+        self.steps = self.count = 0  # steps taken; n, below the size of the state tensors, so that they grow rarely
+        self.number = torch.empty(0, dtype=torch.int64)  # the row in each place
+        # The initial row, Adam's moments, and the average.
         self.start, self.first, self.second, self._average = (table.detach()[:0].clone() for _ in range(4))
         self._averaged_at = torch.empty(0, dtype=torch.int64)
         self._place = torch.zeros(len(table), dtype=torch.int32)  # from 1; 0 is a row that was not visited

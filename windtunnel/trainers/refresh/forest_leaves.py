@@ -21,26 +21,13 @@ EQUAL_ANCHOR = 50.0
 
 @dataclass(frozen=True)
 class ForestLeaves:
-    """A forest whose leaves hold the mean target, or the class frequencies, of their training rows.
+    """A forest whose leaves hold the mean target, or the class frequencies, of their training rows."""
 
-    Attributes
-    ----------
-    position : int
-        The program step of the forest.
-    trees : HardTrees
-    leaf : Tensor
-        int64 ``[N, T]``, the position in ``trees.value`` of the leaf that a row falls into.
-    takes_log : bool
-        Whether the scores are the logarithms of the output.
-    weight : float
-        The weight of these scores in the raw scores.
-    """
-
-    position: int
+    position: int  # the program step of the forest
     trees: HardTrees
-    leaf: Tensor
-    takes_log: bool
-    weight: float
+    leaf: Tensor  # int64 ``[N, T]``, the position in ``trees.value`` of the leaf that a row falls into
+    takes_log: bool  # whether the scores are the logarithms of the output
+    weight: float  # the weight of these scores in the raw scores
 
     @classmethod
     def of(cls, net: TranslatedPipeline, position: int, weight: float, rows: Batch) -> ForestLeaves | None:

@@ -64,22 +64,12 @@ class MovedValues:
 
 @dataclass(frozen=True)
 class MovableValues:
-    """The values that some rows read.
+    """The values that some rows read."""
 
-    Attributes
-    ----------
-    scores : Tensor
-        float64 ``[N, K]``, raw scores of the rows with the old values.
-    tables : list of (str, ValueGroup)
-        Groups of the residual model, each with the name of its parameter, "weight" or "cross".
-    leaves : list of BoostedLeaves
-        The leaves of the source and of a boosted residual.
-    forest : ForestLeaves or None
-    """
-
-    scores: Tensor
+    scores: Tensor  # float64 ``[N, K]``, raw scores of the rows with the old values
+    # groups of the residual model, each with the name of its parameter, "weight" or "cross"
     tables: list[tuple[str, ValueGroup]]
-    leaves: list[BoostedLeaves]
+    leaves: list[BoostedLeaves]  # the leaves of the source and of a boosted residual
     forest: ForestLeaves | None
 
     @classmethod

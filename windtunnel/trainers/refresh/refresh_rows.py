@@ -24,28 +24,18 @@ HELD_OUT = 0.2
 
 @dataclass(frozen=True)
 class RefreshData:
-    """New rows, validation rows and old rows, one after the other.
-
-    Attributes
-    ----------
-    rows : Batch
-    target, weight : Tensor
-    new, old : Tensor
-        bool ``[N]``, rows to fit: new ones, and old ones that are replayed.
-    tested, held_out_old : Tensor
-        bool ``[N]``, rows that are not fitted: new ones, whose loss must be lower, and old ones.
-    all_new : Tensor
-        bool ``[N]``, the new rows with those that are held out.
-    """
+    """New rows, validation rows and old rows, one after the other."""
 
     rows: Batch
     target: Tensor
     weight: Tensor
+    # new, old: bool ``[N]``, rows to fit: new ones, and old ones that are replayed
     new: Tensor
+    # tested, held_out_old: bool ``[N]``, rows that are not fitted: new ones, whose loss must be lower, and old ones
     tested: Tensor
     old: Tensor
     held_out_old: Tensor
-    all_new: Tensor
+    all_new: Tensor  # bool ``[N]``, the new rows with those that are held out
 
     @classmethod
     def of(cls, net: TranslatedPipeline, new: Any, valid: Any, replay: Any, seed: int) -> RefreshData:

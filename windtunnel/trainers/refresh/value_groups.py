@@ -30,20 +30,11 @@ class ValueGroup:
     """Values of which each row and output reads one, such as the leaf values of a round of trees.
 
     score[i, k] = ... + unit[k] values[cells[i, k]]
-
-    Attributes
-    ----------
-    used : Tensor
-        int64 ``[m]``, the cells that some row reads.
-    place : Tensor
-        int64 ``[N, K]``, position in ``used`` of the cell that a row reads; m where it reads none.
-    unit : Tensor
-        float64 ``[K]``.
     """
 
-    used: Tensor
-    place: Tensor
-    unit: Tensor
+    used: Tensor  # int64 ``[m]``, the cells that some row reads
+    place: Tensor  # int64 ``[N, K]``, position in ``used`` of the cell that a row reads; m where it reads none
+    unit: Tensor  # float64 ``[K]``
 
     @classmethod
     def of(cls, cells: Tensor, size: int, unit: Tensor) -> ValueGroup:
