@@ -42,12 +42,7 @@ class Overloaded(WindTunnelError, RuntimeError):
 def nearest(name: str, accepted: Iterable[str], other_names: Mapping[str, str] | None = None) -> str:
     """A suggestion for an unknown name: the nearest accepted one, or all of them.
 
-    Parameters
-    ----------
-    name : str
-    accepted : iterable of str
-    other_names : mapping, optional
-        Names that other libraries use, to the accepted ones.
+    ``other_names`` are names that other libraries use, each with the accepted one.
     """
     names = list(accepted)
     initials = {"".join(word[:1] for word in name.split("_")): name for name in reversed(names) if "_" in name}

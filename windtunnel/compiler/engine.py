@@ -63,12 +63,6 @@ class ProgramEngine(ABC):
 
     The form is prepared again once a tensor of the program was moved, cast, replaced or written to. Copies and pickles
     leave it out and prepare their own.
-
-    Parameters
-    ----------
-    program : Program
-    encoder : RowEncoder
-        Encodes the rows that the program takes.
     """
 
     fixed: bool = True

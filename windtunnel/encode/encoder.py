@@ -51,38 +51,20 @@ def _without_codes(values: pd.Series) -> pd.Series:
 
 @dataclass
 class RowEncoder:
-    """Encodes raw rows: some columns as numbers, some as ids.
+    """Encodes raw rows: some columns as numbers, some as ids."""
 
-    Attributes
-    ----------
-    names : list of str or None
-        Names of the columns that the pipeline was fitted on; None if it was fitted on an array.
-    width : int
-        Number of columns that the pipeline was fitted on. Columns from ``width`` on are outputs of host steps.
-    numbers : list of int
-        The raw column of each column of ``Batch.numbers``.
-    categories : list of CategoryColumn
-        The columns of ``Batch.ids``.
-    dtype : str
-        "float32" or "float64": the type of ``Batch.numbers``.
-    flat : bool
-        Whether rows are a sequence with one text, label, dict or list of tokens each, not a table.
-    rejects_sparse : bool
-        Whether a sparse matrix is rejected, because the source treats its zeros as missing values.
-    needs_names : bool
-        Whether rows without names are rejected, because the source would read their numbers as category codes.
-    rejects_sparse_columns : bool
-        Whether a table whose columns are all sparse is rejected like a sparse matrix.
-    """
-
-    names: list[str] | None
+    names: list[str] | None  # names of the columns that the pipeline was fitted on; None if it was fitted on an array
+    # number of columns that the pipeline was fitted on. Columns from ``width`` on are outputs of host steps.
     width: int
-    numbers: list[int] = field(default_factory=list)
-    categories: list[CategoryColumn] = field(default_factory=list)
-    dtype: str = "float32"
-    flat: bool = False
+    numbers: list[int] = field(default_factory=list)  # the raw column of each column of ``Batch.numbers``
+    categories: list[CategoryColumn] = field(default_factory=list)  # the columns of ``Batch.ids``
+    dtype: str = "float32"  # "float32" or "float64": the type of ``Batch.numbers``
+    flat: bool = False  # whether rows are a sequence with one text, label, dict or list of tokens each, not a table
+    # whether a sparse matrix is rejected, because the source treats its zeros as missing values
     rejects_sparse: bool = False
+    # whether rows without names are rejected, because the source would read their numbers as category codes
     needs_names: bool = False
+    # whether a table whose columns are all sparse is rejected like a sparse matrix
     rejects_sparse_columns: bool = False
     _warner: PrecisionLossWarner = field(default_factory=PrecisionLossWarner, repr=False, compare=False)
 

@@ -104,13 +104,10 @@ def column_name(table: Table, at: int) -> str:
 
 
 def factorize_column(column: Column) -> tuple[NDArray[np.int64], list[Any]]:
-    """The code of each value, -1 if missing (None, NaN, NA, NaT), and the categories that the codes number.
+    """The code of each value, int64 ``[rows]``, and the categories that the codes number.
 
-    Returns
-    -------
-    codes : int64 [rows]
-    categories : list
-        Distinct values as str, int, float, bool, in no particular order; some may not occur.
+    Missing values (None, NaN, NA, NaT) have the code -1. Categories are distinct values as str, int, float or bool, in
+    no particular order; some may not occur.
     """
     if isinstance(column.dtype, pd.CategoricalDtype):
         cat = pd.Series(column).cat
@@ -140,13 +137,9 @@ def _type_name(value: Any) -> str:
 
 
 def vocabulary_positions(column: Column, vocabulary: Sequence[Any]) -> tuple[NDArray[np.int64], list[Any]]:
-    """Position of each value in ``vocabulary``, -1 for missing and unknown ones.
+    """Position of each value in ``vocabulary``, int64 ``[rows]``, and the values that the vocabulary lacks.
 
-    Returns
-    -------
-    positions : int64 [rows]
-    unknown : list
-        The values that the vocabulary lacks; missing ones do not count.
+    Missing and unknown values have the position -1; missing ones are not in the list.
     """
     position = {category: at for at, category in enumerate(vocabulary)}
     codes, categories = factorize_column(column)

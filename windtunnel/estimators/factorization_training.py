@@ -30,20 +30,10 @@ def fit_machine(
     batch_size: int | None,
     seed: int,
 ) -> list[float]:
-    """Minimise the loss of a machine in place; returns the mean loss of each epoch.
+    """Minimise the loss of a machine in float64, in place; returns the mean loss of each epoch.
 
-    Parameters
-    ----------
-    machine : FactorizationMachine
-        In float64.
-    X : float64 array or CSR matrix ``[N, width]``
-    target : array ``[N]``
-    loss : str
-        "logistic", "softmax" or "squared".
-    batch_size : int or None
-        None is 4096, or less so that an epoch has 20 steps.
-    seed : int
-        Seed of the order of the rows.
+    ``X`` is a float64 array or CSR matrix ``[N, width]``, ``target`` is ``[N]``, ``loss`` is "logistic", "softmax" or
+    "squared". Without a batch size it is 4096, or less so that an epoch has 20 steps.
     """
     targets = torch.tensor(target)
     size = batch_size or min(LARGEST_BATCH, max(1, len(targets) // STEPS_PER_EPOCH))

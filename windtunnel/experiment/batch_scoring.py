@@ -21,23 +21,10 @@ BATCH_ROWS = 65_536
 
 
 def predict_files(net: Translation, paths: Sequence[Path], folder: Path | None) -> list[Path]:
-    """Write the predictions of each file of rows to a Parquet file of the same stem in a folder.
+    """Write the predictions of each file of rows to a Parquet file of the same stem in a folder; returns the new files.
 
     Parquet files are read in batches of rows, the next one while the last one is predicted; CSV files as a whole. A
     file is moved into place when it is complete. Files that are in the folder already are left out.
-
-    Parameters
-    ----------
-    net : Translation
-    paths : sequence of Path
-        CSV, CSV.gz or Parquet files.
-    folder : Path
-        Made if it is not there.
-
-    Returns
-    -------
-    list of Path
-        The files that were written.
 
     Raises
     ------

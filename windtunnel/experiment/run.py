@@ -192,18 +192,8 @@ def compare(
 ) -> Comparison:
     """Fit a pipeline on the training rows, translate and fine-tune it; score all three models on the other parts.
 
-    A booster with early stopping among its options uses the validation rows for it.
-
-    Parameters
-    ----------
-    pipeline : estimator, not fitted
-    parts : {"train", "valid", "test"} to (X, y)
-    calibrate_rows : int
-        Number of training rows that calibrate the translation; 0 for none.
-    seed : int
-        Seed of the choice of these rows.
-    translate_options, fit_options : dict, optional
-        Further arguments of ``translate`` and ``fit``.
+    A booster with early stopping among its options uses the validation rows for it. ``calibrate_rows`` training rows,
+    drawn with ``seed``, calibrate the translation; 0 for none.
     """
     X, _ = parts["train"]
     options = translate_options or {}

@@ -80,18 +80,8 @@ def export_cascade(
 ) -> None:
     """Write a cascade as C, called like a translation: each row goes to the full model unless the small one is sure.
 
-    Parameters
-    ----------
-    small, full : TranslatedPipeline
-        Classifiers with the same classes.
-    confidence : float
-        The largest probability from which on the small model predicts a row alone.
-    path : path
-
-    Raises
-    ------
-    UnfaithfulOption, InvalidOption
-        See ``export``; for either model.
+    Both are classifiers with the same classes. The small model predicts a row alone if its largest probability is at
+    least ``confidence``. Raises what ``export`` raises, for either model.
     """
     prefix, fields = _prefix(path), row_fields(full.encoder)
     images: dict[str, bytes] = {}

@@ -50,11 +50,7 @@ def export(net: TranslatedPipeline, path: str | PathLike[str], example: Rows | N
 def described_model(net: TranslatedPipeline, types: Mapping[str, int]) -> Any:
     """The ONNX model of a translation, with its metadata.
 
-    Parameters
-    ----------
-    net : TranslatedPipeline
-    types : mapping
-        The ONNX types of columns of numbers, by name; others are float64.
+    ``types`` are the ONNX types of columns of numbers, by name; others are float64.
     """
     model, outputs = _model(net, types)
     described = facts(net, outputs) | {"format": "onnx", "missing": MISSING, "device": "cpu", "misread": _misread(net)}

@@ -67,19 +67,13 @@ class Metric:
         The task, the link and the classes of the translation.
     extra_methods : collection of str
         Methods of the source that have steps of their own; the function of that name returns them.
-
-    Attributes
-    ----------
-    name : str
-    greater_is_better : bool
-    method : str or None
-        The method whose output ``update`` needs; None where the raw scores are enough.
     """
 
     def __init__(self, name: str | None, head: Head, extra_methods: Collection[str] = ()) -> None:
         self.name = _pick(name, head, extra_methods)
         self.greater_is_better = GREATER_IS_BETTER[self.name]
         method = _method(self.name, head)
+        # The method whose output ``update`` needs; None where the raw scores are enough.
         self.method = method if method in extra_methods else None
         self._head = head
         self._rows = None if self.name == "loss" else WeightedMetric(_score(self.name, head))

@@ -51,19 +51,14 @@ def takes_of(places: Iterable[tuple[int, int]]) -> list[Take]:
 
 
 class ProgramStep(nn.Module):
-    """One module and the columns of its input, the concatenation of its takes.
-
-    Attributes
-    ----------
-    rejects : tuple of str
-        What the source's step rejects in these columns: "nan", "inf", "huge" (finite numbers beyond float32).
-    """
+    """One module and the columns of its input, the concatenation of its takes."""
 
     def __init__(self, module: Module, takes: Sequence[Take], name: str, rejects: Sequence[str] = ()) -> None:
         super().__init__()
         self.module: Module = module
         self.takes = nn.ModuleList(takes)
         self.name = name
+        # What the source's step rejects in these columns: "nan", "inf", "huge" (finite numbers beyond float32).
         self.rejects = tuple(rejects)
         # TorchScript cannot search a tuple and sees no constants outside of a module.
         self.nan, self.inf, self.huge = (kind in self.rejects for kind in ("nan", "inf", "huge"))

@@ -31,15 +31,9 @@ SPARSE_BYTES = 2**26
 
 
 class Engine(Protocol):
-    """Runs a program instead of eager torch.
+    """Runs a program instead of eager torch."""
 
-    Attributes
-    ----------
-    fixed : bool
-        Whether the program can no longer be trained.
-    """
-
-    fixed: bool
+    fixed: bool  # whether the program can no longer be trained
 
     def renewed(self, program: Program, encoder: RowEncoder) -> Self:
         """The same engine for another program."""

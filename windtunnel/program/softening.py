@@ -49,16 +49,8 @@ LARGEST = 2**26
 def soften(net: TranslatedPipeline, calibration: CalibrationRows | None = None, start: str = "warm") -> None:
     """Replace exact trees, and other modules without a gradient, by soft ones, as ``translate`` was told.
 
-    Nothing happens if they are soft already. An error or an interrupt leaves the exact modules.
-
-    Parameters
-    ----------
-    net : TranslatedPipeline
-        Changed in place.
-    calibration : CalibrationRows, optional
-        By default those that ``translate`` was given.
-    start : "warm" or "cold"
-        See ``translate``.
+    Nothing happens if they are soft already. An error or an interrupt leaves the exact modules. By default the
+    calibration rows are those that ``translate`` was given.
     """
     plan = net.softening
     if plan is None or not net.softening_pending:

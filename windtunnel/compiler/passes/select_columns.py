@@ -22,16 +22,10 @@ from windtunnel.program.wiring import Node, Place, Source, Wiring
 
 
 def select_columns(wiring: Wiring, widths: Mapping[Source, int], always_finite: Iterable[int] = ()) -> None:
-    """Keep the columns of every node that later nodes use, and remove nodes without used columns.
+    """Keep the columns of every node that later nodes use, and remove nodes without used columns, in place.
 
-    Parameters
-    ----------
-    wiring : Wiring
-        Changed in place.
-    widths : mapping of Source to int
-        The number of columns of each source.
-    always_finite : iterable of int
-        Columns of the numbers that hold neither NaN nor infinity, such as counts of tokens.
+    ``widths`` has the number of columns of each source. ``always_finite`` are the columns of the numbers that hold
+    neither NaN nor infinity, such as counts of tokens.
     """
     _ColumnSelection(wiring, widths, NonFiniteTracer(wiring, always_finite)).run()
 

@@ -22,12 +22,8 @@ FEWEST_COUNTS = 64
 def separate_sums(wiring: Wiring, counts: Mapping[int, HostStep]) -> None:
     """Make a linear map over the counts of several host steps, and over other columns, a sum of linear maps, in place.
 
-    A part reads the counts of one host step, or no counts. Weighting by rarity and norm are then folded into the part.
-
-    Parameters
-    ----------
-    counts : mapping
-        See ``counting_hosts``.
+    A part reads the counts of one host step (see ``counting_hosts``), or no counts. Weighting by rarity and norm are
+    then folded into the part.
     """
     hosts: dict[Node, HostStep | None] = {}
     sizes = Counter(counts.values())

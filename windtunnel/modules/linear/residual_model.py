@@ -74,15 +74,8 @@ class ResidualModel(Module):
     ) -> None:
         """Set the interactions, whose tables are not trained.
 
-        Parameters
-        ----------
-        interactions : sequence of tuple of int
-            Columns of each.
-        cell_count : sequence of int
-        cells : sequence of Tensor
-            Cells of each that have a value, ascending; all others have 0.
-        tables : sequence of Tensor
-            Their values, ``[cells, K]``.
+        ``interactions`` are the columns of each, ``cells`` its cells that have a value, ascending (all others have 0),
+        and ``tables`` their values, ``[cells, K]``.
         """
         self.interactions = padded_columns(interactions)
         self.cell_count = torch.tensor(cell_count)

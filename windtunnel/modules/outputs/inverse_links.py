@@ -16,12 +16,8 @@ UNLINKED = {"exp": "log", "logistic": "logit"}
 def unlinked(link: str, dtype: torch.dtype) -> list[Module]:
     """Modules that, one after the other, take what a link gives ``[B, K]`` back to scores that are finite.
 
-    Parameters
-    ----------
-    link : str
-        A key of ``UNLINKED``; logistic without a scale.
-    dtype : torch.dtype
-        What the modules compute in: outputs are clipped to the range of the link in it.
+    ``link`` is a key of ``UNLINKED``; logistic without a scale. The modules compute in ``dtype``: outputs are clipped
+    to the range of the link in it.
     """
     limits = torch.finfo(dtype)
     highest = 1 - limits.eps if link == "logistic" else math.inf

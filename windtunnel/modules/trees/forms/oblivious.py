@@ -147,10 +147,7 @@ def oblivious(
 ) -> list[Levels] | None:
     """Read trees by their levels; None if nodes of a level compare different things.
 
-    Parameters
-    ----------
-    positions, column, split
-        What ``TreeForm._positions`` and ``_nodes`` give.
+    The arguments are what ``TreeForm._positions`` and ``_nodes`` give.
     """
     roots, follow, is_node = positions
     trees = []
