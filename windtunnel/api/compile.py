@@ -10,7 +10,7 @@ import torch
 
 from windtunnel.api.translation import Translation
 from windtunnel.assemble import Assembly
-from windtunnel.compiler.backends import BACKENDS, engine, native_engine, place, tree_runner
+from windtunnel.compiler.backends import BACKENDS, engine, native_engine, tree_runner, usable_device
 from windtunnel.compiler.passes import simplify
 from windtunnel.compiler.strategies import STRATEGIES, choose
 from windtunnel.encode import Rows
@@ -91,7 +91,7 @@ def compile(
     else:
         net = exact_translation(pipeline, precision, calibrate)
     simplify(net)
-    net.to(place(device))
+    net.to(usable_device(device))
     native = native_engine(net) if backend == "auto" and strategy == "auto" and not tune else None
     if native is not None:
         net.configure(engine=native, batch_size=batch_size)

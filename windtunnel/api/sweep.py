@@ -15,7 +15,7 @@ from windtunnel.api.translate import translate
 from windtunnel.errors import BadInput
 from windtunnel.program.translate_options import check_options
 from windtunnel.sweeps.space import parse_space
-from windtunnel.trainers.recipe import Recipe, reject
+from windtunnel.trainers.recipe import Recipe, reject_unknown
 
 if TYPE_CHECKING:
     from optuna.pruners import BasePruner
@@ -118,7 +118,7 @@ def sweep(
         For names and values that are not accepted, rows that cannot be used, a storage that cannot be opened, a study
         that was made for other rows or options; if Optuna is not installed.
     """
-    reject(unknown, "sweep", [name for name in signature(sweep).parameters if name != "unknown"])
+    reject_unknown(unknown, "sweep", [name for name in signature(sweep).parameters if name != "unknown"])
     if find_spec("optuna") is None:
         raise BadInput("a sweep needs optuna, which is not installed; pip install 'windtunnel[tune]'")
     translate_options: dict[str, Any] = {"level": level, "start": start, "temperature": temperature}

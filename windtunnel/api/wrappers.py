@@ -44,7 +44,7 @@ from windtunnel.estimators.fitting import (
     last_step,
 )
 from windtunnel.explain.explanation import Explanation
-from windtunnel.trainers.recipe import Recipe, reject
+from windtunnel.trainers.recipe import Recipe, reject_unknown
 
 CALIBRATION_ROWS = 5000
 RECIPE = "recipe__"
@@ -57,7 +57,7 @@ class _WindTunnel(BaseEstimator):
     def __new__(cls, *_: Any, **options: Any) -> Self:
         """Reject unknown options with a suggestion; scikit-learn wants ``__init__`` to name all options."""
         names = cls._get_param_names()
-        reject({name: value for name, value in options.items() if name not in names}, cls.__name__, names)
+        reject_unknown({name: value for name, value in options.items() if name not in names}, cls.__name__, names)
         return super().__new__(cls)  # type: ignore[no-any-return]
 
     def __init__(

@@ -66,21 +66,19 @@ class Assembly:
         self._methods = MethodColumns(self._context, self._predictors)
         self._host_steps = HostSteps(self._builder, self.untranslated, self.sample)
         self._assembled: dict[Expression | tuple[Expression, str], list[GraphColumn]] = {}
-        methods, self.head = self._assemble(graph)
+        scored = self._predictors.final(graph)
+        methods, self.head = self._assemble_transformer(graph) if scored is None else self._assemble_predictor(scored)
         self.program = Program(self._builder.steps, methods)
         self.origins, self.hosts = self._builder.origins, self._host_steps.steps
 
-    def _assemble(self, graph: Expression) -> tuple[dict[str, ProgramStep], Head]:
-        """Add all steps; gives the steps of further methods, and the head."""
-        scored = self._predictors.final(graph)
-        return self._assemble_transformer(graph) if scored is None else self._assemble_predictor(scored)
-
     def _assemble_predictor(self, scored: ScoredPredictor) -> tuple[dict[str, ProgramStep], Head]:
+        """Add the steps of further methods, and return them with the head."""
         self._builder.add_rejecting_steps()
         methods, scored = predictor_methods(self._context, self.pipeline, scored)
         return methods, predictor_head(self.pipeline, scored, methods)
 
     def _assemble_transformer(self, graph: Expression) -> tuple[dict[str, ProgramStep], Head]:
+        """Add all steps of a pipeline that ends in a transformer; returns those of further methods, and the head."""
         columns = self._columns(graph)
         if not columns:
             name = f"step {graph.name!r}" if isinstance(graph, Step) else type(self.pipeline).__name__

@@ -102,7 +102,7 @@ def tree_runner(backend: str) -> TreeRunner:
     return TreeRunner(backend, runner)
 
 
-def place(device: str | torch.device) -> torch.device:
+def usable_device(device: str | torch.device) -> torch.device:
     """The device of a name; ``InvalidOption`` where it is not there, or cannot hold float64."""
     try:
         placed = torch.device(device)

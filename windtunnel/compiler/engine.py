@@ -15,6 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from windtunnel.compiler.graphs import made_up_rows
 from windtunnel.encode import CategoryColumn, RowEncoder, Rows
 from windtunnel.modules.base import Module
 from windtunnel.program.program import Program, ProgramStep
@@ -104,13 +105,10 @@ class ProgramEngine(ABC):
 
     def example(self, rows: int) -> tuple[Tensor, Tensor]:
         """Made-up rows of the shapes and types that the program takes, on its device."""
-        drawn = torch.Generator().manual_seed(0)
-        dtype = getattr(torch, self.encoder.dtype)
-        numbers = 3 * torch.randn(rows, len(self.encoder.numbers), generator=drawn, dtype=dtype)
-        sizes = torch.tensor([len(category.vocabulary) for category in self.encoder.categories], dtype=torch.float64)
-        ids = torch.rand(rows, len(sizes), generator=drawn, dtype=torch.float64) * sizes
+        sizes = [len(category.vocabulary) for category in self.encoder.categories]
+        numbers, ids = made_up_rows(rows, len(self.encoder.numbers), sizes, getattr(torch, self.encoder.dtype))
         device = next((buffer.device for buffer in self.program.buffers()), torch.device("cpu"))
-        return numbers.to(device), ids.to(torch.int64).to(device)
+        return numbers.to(device), ids.to(device)
 
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"_cached": None}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr
 from io import StringIO
 
@@ -21,6 +21,14 @@ MOSTLY = 0.9
 def take_graph(module: nn.Module, blocks: tuple[Tensor, ...]) -> ExportedProgram:
     """The graph of a module, of any number of rows."""
     return torch.export.export(module, blocks, dynamic_shapes=({0: torch.export.Dim("rows")},) * len(blocks))
+
+
+def made_up_rows(rows: int, width: int, sizes: Sequence[int], dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """Made-up numbers ``[rows, width]``, and ids int64 ``[rows, len(sizes)]`` from 0 to below these sizes."""
+    drawn = torch.Generator().manual_seed(0)
+    numbers = 3 * torch.randn(rows, width, generator=drawn, dtype=dtype)
+    ids = torch.rand(rows, len(sizes), generator=drawn, dtype=torch.float64) * torch.tensor(sizes, dtype=torch.float64)
+    return numbers, ids.to(torch.int64)
 
 
 def computed_in(module: nn.Module) -> torch.dtype:

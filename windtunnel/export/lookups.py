@@ -12,15 +12,7 @@ from windtunnel.export.md5 import bucket_of_bytes
 
 
 class TextLookup(nn.Module):
-    """Texts to ids: 0 unknown, 1 missing, 2 + i the i-th category, and buckets or hashes of texts after these.
-
-    Attributes
-    ----------
-    place : int
-        The list of ``strings`` that it reads.
-    slot : int
-        The column of ids that it gives.
-    """
+    """Texts to ids: 0 unknown, 1 missing, 2 + i the i-th category, and buckets or hashes of texts after these."""
 
     index: dict[str, int]
     further: dict[int, int]
@@ -28,6 +20,7 @@ class TextLookup(nn.Module):
     def __init__(self, place: int, slot: int, name: str, category: CategoryColumn) -> None:
         super().__init__()
         vocabulary = category.vocabulary
+        # The list of ``strings`` that it reads, and the column of ids that it gives.
         self.place, self.slot, self.name = place, slot, name
         self.by_hash, self.further, self.first_beyond = _hashes(category)
         as_text = category_text if self.by_hash else str

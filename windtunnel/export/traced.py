@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from windtunnel.compiler.graphs import EXAMPLE_ROWS
+from windtunnel.compiler.graphs import EXAMPLE_ROWS, made_up_rows
 from windtunnel.export.columns import names, none_columns, raw_columns, text_slots, told_by_text
 from windtunnel.export.lookups import NumberLookup
 from windtunnel.export.outputs import output_modules
@@ -30,14 +30,10 @@ class Traced(nn.Module):
 
     Shape
     -----
-    forward : numbers float64 [B, number columns], ids int64 [B, id columns of texts] -> a tensor for each output
-
-    Attributes
-    ----------
-    outputs : list of str
-        "scores" ``[B, K]`` in the type that the program computes in; "predict_proba" float64 ``[B, classes]`` and
-        "predict" (int64 position of a label ``[B]`` or ``[B, targets]``, or float64 values ``[B]`` or ``[B, K]``)
-        where the source has them.
+    forward : numbers float64 [B, number columns], ids int64 [B, id columns of texts] -> a tensor for each output:
+    "scores" ``[B, K]`` in the type that the program computes in; "predict_proba" float64 ``[B, classes]`` and "predict"
+    (int64 position of a label ``[B]`` or ``[B, targets]``, or float64 values ``[B]`` or ``[B, K]``) where the source
+    has them.
     """
 
     def __init__(self, net: TranslatedPipeline) -> None:
@@ -124,11 +120,9 @@ def facts(net: TranslatedPipeline, outputs: list[str]) -> dict[str, Any]:
 
 def example(net: TranslatedPipeline, device: torch.device | str = "cpu") -> tuple[Tensor, Tensor]:
     """Made-up rows to take a graph from, see ``EXAMPLE_ROWS``."""
-    drawn = torch.Generator().manual_seed(0)
-    numbers = 3 * torch.randn(EXAMPLE_ROWS, len(raw_columns(net.encoder)[0]), generator=drawn, dtype=torch.float64)
-    sizes = torch.tensor([len(category.vocabulary) for _, category in text_slots(net.encoder)], dtype=torch.float64)
-    ids = torch.rand(EXAMPLE_ROWS, len(sizes), generator=drawn, dtype=torch.float64) * sizes
-    return numbers.to(device), ids.to(torch.int64).to(device)
+    sizes = [len(category.vocabulary) for _, category in text_slots(net.encoder)]
+    numbers, ids = made_up_rows(EXAMPLE_ROWS, len(raw_columns(net.encoder)[0]), sizes, torch.float64)
+    return numbers.to(device), ids.to(device)
 
 
 def _rejected(lookup: Any, numbers: Tensor, ids: Tensor) -> Tensor | None:

@@ -90,6 +90,12 @@ class ProgramStep(nn.Module):
         return rejected.any(dim=1) if outside is None else rejected.any(dim=1) | outside
 
     @torch.jit.unused
+    def places(self) -> list[tuple[int, int]]:
+        """Slot and position there of each input column."""
+        takes: Iterable[Take] = self.takes  # type: ignore[assignment]
+        return [(take.slot, column) for take in takes for column in take.columns.tolist()]
+
+    @torch.jit.unused
     def with_module(self, module: Module) -> "ProgramStep":
         """The same step with another module."""
         return ProgramStep(module, list(self.takes), self.name, self.rejects)  # type: ignore[arg-type]

@@ -136,5 +136,5 @@ def _inputs_of_column(module: Module, column: int, width: int) -> Sequence[int] 
 
 def input_places(program: Program, slot: int) -> list[tuple[int, int]]:
     """Slot and position of each input column of the step that fills a slot."""
-    takes: Any = program.steps[slot - 2].takes
-    return [(take.slot, column) for take in takes for column in take.columns.tolist()]
+    step: Any = program.steps[slot - 2]
+    return step.places()  # type: ignore[no-any-return]

@@ -22,7 +22,7 @@ from windtunnel.modules.tables.code_tables import CodeTables
 from windtunnel.modules.tables.target_statistics import TargetStatistics
 from windtunnel.modules.trees import HardTrees, LeafOneHot, SoftLeaves, SoftTrees, TreeEnsemble
 from windtunnel.modules.trees.soft.soften import soften as soften_trees, soften_leaves
-from windtunnel.program.program import Program, ProgramStep, Take, steps_read
+from windtunnel.program.program import Program, ProgramStep, steps_read
 from windtunnel.program.records.fidelity import CalibrationRows, explained_variance, warn_if_low
 from windtunnel.program.translate_options import SofteningPlan, warn_of_few_rows
 from windtunnel.program.translated import TranslatedPipeline
@@ -181,7 +181,8 @@ def _soft_trees(
     form = soften_leaves if isinstance(hard, LeafOneHot) else soften_trees
     ensemble = hard.ensemble()
     tables = _tables(net.program, step)
-    _freeze_codes(ensemble, tables)
+    looked_up = {int(ensemble.feature[node]) for node in ensemble.categories}
+    _freeze(tables[column] for column in looked_up & tables.keys())
     if temperature != "auto":
         return form(ensemble, level=level, start=start, temperature=float(temperature))
     grids = _grids(net.program, step)
@@ -242,12 +243,8 @@ def _tables(program: Program, step: ProgramStep) -> dict[int, TableColumn]:
 
 def _sources(program: Program, step: ProgramStep) -> list[tuple[ProgramStep | None, int]]:
     """The step that each input column of a step comes from (None for the batch), and its position there."""
-    sources: list[tuple[ProgramStep | None, int]] = []
-    for take in step.takes:
-        assert isinstance(take, Take)
-        source: Any = program.steps[take.slot - 2] if take.slot >= 2 else None
-        sources += [(source, at) for at in take.columns.tolist()]
-    return sources
+    steps: list[Any] = [None, None, *program.steps]
+    return [(steps[slot], at) for slot, at in step.places()]
 
 
 def _grids(program: Program, step: ProgramStep) -> dict[int, NDArray[np.float64]]:
@@ -261,11 +258,6 @@ def _grids(program: Program, step: ProgramStep) -> dict[int, NDArray[np.float64]
             values[column] = module.values(at)
     grids = {column: np.unique(value.detach().double().numpy()) for column, value in values.items()}
     return {column: grid[np.isfinite(grid)] for column, grid in grids.items()}
-
-
-def _freeze_codes(ensemble: TreeEnsemble, tables: Mapping[int, TableColumn]) -> None:
-    """Freeze the codes that a categorical node looks up."""
-    _freeze(tables[column] for column in {int(ensemble.feature[node]) for node in ensemble.categories} & tables.keys())
 
 
 def _freeze(columns: Iterable[TableColumn]) -> None:

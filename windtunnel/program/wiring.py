@@ -11,7 +11,7 @@ from torch import nn
 
 from windtunnel.encode import RowEncoder
 from windtunnel.modules.base import Module
-from windtunnel.program.program import IDS, NUMBERS, Program, ProgramStep, Take, takes_of
+from windtunnel.program.program import IDS, NUMBERS, Program, ProgramStep, takes_of
 from windtunnel.program.records.origin import Origin
 
 
@@ -100,8 +100,7 @@ class Wiring:
 
 def _node(step: nn.Module, origin: Origin, sources: Sequence[Source]) -> Node:
     assert isinstance(step, ProgramStep)
-    takes: Sequence[Take] = step.takes  # type: ignore[assignment]
-    inputs = [(sources[take.slot], column) for take in takes for column in take.columns.tolist()]
+    inputs = [(sources[slot], column) for slot, column in step.places()]
     return Node(step.module, inputs, step.name, step.rejects, origin)
 
 

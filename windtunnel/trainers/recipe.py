@@ -279,7 +279,7 @@ class Recipe:
         return facts
 
 
-def reject(unknown: Mapping[str, Any], function: str, known: Iterable[str]) -> None:
+def reject_unknown(unknown: Mapping[str, Any], function: str, known: Iterable[str]) -> None:
     """Reject unknown arguments of a function; options of fine-tuning belong into a recipe.
 
     Raises

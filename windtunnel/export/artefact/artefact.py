@@ -67,7 +67,8 @@ def save(net: TranslatedPipeline, path: str | PathLike[str]) -> None:
 
 def pack(net: TranslatedPipeline) -> bytes:
     """The bytes that ``save`` writes."""
-    exact = {str(position): _exact(net, position) for position in net.exact_modules}
+    steps: Any = net.program.steps
+    exact = {str(position): steps[position].with_module(module) for position, module in net.exact_modules.items()}
     weights, initial = net.program.state_dict(), dict(net.initial_weights)
     changed = {name: initial[name] for name, value in weights.items() if _bytes(initial[name]) != _bytes(value)}
     zero = [name for name, value in changed.items() if not value.any()]
@@ -222,12 +223,6 @@ def _restore_flags(program: Program, trainable: list[str]) -> None:
         raise BadFile(f"the graph calls {wrong[:5]} trainable; no such parameters.")
     for name, parameter in parameters.items():
         parameter.requires_grad_(name in trainable)
-
-
-def _exact(net: TranslatedPipeline, position: int) -> ProgramStep:
-    """A soft step with the module that computes what the source computes there."""
-    step: Any = net.program.steps[position]
-    return step.with_module(net.exact_modules[position])  # type: ignore[no-any-return]
 
 
 def _read_exact(

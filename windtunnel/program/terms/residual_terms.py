@@ -32,8 +32,7 @@ class CodedColumns:
     @classmethod
     def of(cls, step: ProgramStep, raw: RawColumns) -> CodedColumns:
         """The input columns of a step."""
-        takes: Any = step.takes
-        inputs = [(take.slot, column) for take in takes for column in take.columns.tolist()]
+        inputs = step.places()
         return cls(step, inputs, [(raw.numbers if block == NUMBERS else raw.ids)[column] for block, column in inputs])
 
     @property

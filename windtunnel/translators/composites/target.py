@@ -63,7 +63,8 @@ def _inverse(transformer: Any) -> Module:
         case preprocessing.PowerTransformer:
             return _power(transformer)
         case preprocessing.QuantileTransformer:
-            return _quantiles(transformer)
+            quantiles, levels = quantiles_and_levels(transformer)
+            return InverseQuantiles(levels, quantiles, transformer.output_distribution == "normal")
     raise UnsupportedEstimator(
         f"TransformedTargetRegressor(transformer={type(transformer).__name__}) has no translated inverse; accepted "
         "are FunctionTransformer, StandardScaler, RobustScaler, MinMaxScaler, MaxAbsScaler, PowerTransformer and "
@@ -104,8 +105,3 @@ def _power(transformer: preprocessing.PowerTransformer) -> InversePower:
     scale, shift = (transformer._scaler.scale_, transformer._scaler.mean_) if transformer.standardize else (1.0, 0.0)
     power, scale, shift = (per_column(numbers, width) for numbers in (transformer.lambdas_, scale, shift))
     return InversePower(power, scale, shift, positive=transformer.method == "box-cox")
-
-
-def _quantiles(transformer: preprocessing.QuantileTransformer) -> InverseQuantiles:
-    quantiles, levels = quantiles_and_levels(transformer)
-    return InverseQuantiles(levels, quantiles, transformer.output_distribution == "normal")

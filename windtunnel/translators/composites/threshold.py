@@ -20,7 +20,7 @@ def fixed_threshold(fitted: FixedThresholdClassifier) -> Composite:
     method = _method(fitted, estimator)
     automatic = 0.5 if method == "predict_proba" else 0.0
     bound = automatic if isinstance(fitted.threshold, str) else float(fitted.threshold)
-    return _past(estimator, method, bound, fitted.pos_label)
+    return _thresholded(estimator, method, bound, fitted.pos_label)
 
 
 @translates(TunedThresholdClassifierCV, trainable="as the estimator inside", notes="the threshold stays")
@@ -28,7 +28,7 @@ def tuned_threshold(fitted: TunedThresholdClassifierCV) -> Composite:
     """The estimator inside; its label by ``best_threshold_`` on the score of the scorer's positive label."""
     estimator = fitted.estimator_
     bound = float(fitted.best_threshold_)
-    return _past(estimator, _method(fitted, estimator), bound, fitted._curve_scorer._get_pos_label())
+    return _thresholded(estimator, _method(fitted, estimator), bound, fitted._curve_scorer._get_pos_label())
 
 
 def _method(fitted: Any, estimator: Any) -> str:
@@ -37,7 +37,7 @@ def _method(fitted: Any, estimator: Any) -> str:
     return "predict_proba" if hasattr(estimator, "predict_proba") else "decision_function"
 
 
-def _past(estimator: Any, method: str, bound: float, positive: Any) -> Composite:
+def _thresholded(estimator: Any, method: str, bound: float, positive: Any) -> Composite:
     """``estimator``, which predicts the positive label if its score reaches ``bound``."""
     position = 1 if positive is None else int(np.flatnonzero(np.asarray(estimator.classes_) == positive)[0])
     decides = method == "decision_function"
