@@ -1,4 +1,4 @@
-"""scikit-learn's KernelPCA, and the kernel map that other converters use too."""
+"""scikit-learn's KernelPCA and KernelCenterer, and the kernel map that other converters use too."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from sklearn import decomposition
+from sklearn.preprocessing import KernelCenterer
 from torch import Tensor
 
 from windtunnel.errors import UnsupportedEstimator
 from windtunnel.modules.base import Module
-from windtunnel.modules.kernels.pairwise import KERNELS, WhitenedKernel
+from windtunnel.modules.kernels.pairwise import KERNELS, KernelCenter, WhitenedKernel
 from windtunnel.translators.arrays import tensor
 from windtunnel.translators.decomposition.decomposition import linear, projection
 from windtunnel.translators.registry import translates
@@ -72,3 +73,9 @@ def kernel_map(fitted: Any, points: Any, parameters: dict[str, Any], weight: Ten
     numbers = {"gamma": 1 / np.shape(points)[1]} | DEFAULTS[kernel]
     numbers |= {name: float(value) for name, value in parameters.items() if value is not None}
     return WhitenedKernel(tensor(points), weight, bias, kernel, **numbers)
+
+
+@translates(KernelCenterer, trainable="means of the kernel")
+def kernel_centerer(fitted: KernelCenterer) -> KernelCenter:
+    """K - K_fit_rows_ - mean of each row of K + K_fit_all_."""
+    return KernelCenter(tensor(fitted.K_fit_rows_), tensor(fitted.K_fit_all_))

@@ -1,9 +1,10 @@
-"""scikit-learn's searches for parameters, and self-training: the one estimator that they end with."""
+"""scikit-learn's searches for parameters, self-training and frozen estimators: they predict as one estimator inside."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import GridSearchCV, RandomizedSearchCV
 
 # From where they are defined: the public place wants an experimental import, which changes scikit-learn for all.
@@ -37,3 +38,9 @@ def search(fitted: Any) -> Composite:
 def self_training(fitted: SelfTrainingClassifier) -> Composite:
     """Reads ``estimator_``."""
     return Composite((), fitted.estimator_, name="estimator_")
+
+
+@translates(FrozenEstimator, trainable="as the estimator inside", notes="transparent")
+def frozen(fitted: FrozenEstimator) -> Composite:
+    """Reads ``estimator``."""
+    return Composite((), fitted.estimator, name="estimator")
