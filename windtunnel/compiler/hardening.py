@@ -26,17 +26,10 @@ Net = TypeVar("Net", bound=TranslatedPipeline)
 
 
 def harden(net: Net, valid: Any = None) -> Net:
-    """A copy with hard trees in the place of soft ones: the limit as the temperature goes to 0.
+    """A copy with hard trees in the place of soft ones, the limit of temperature 0; see ``Translation.harden``.
 
     The weights of soft leaves are never exactly 0, and the scores differ from hard trees by about the same amount in
-    every row. With ``valid`` rows, the mean difference is added to the base.
-
-    Parameters
-    ----------
-    net : TranslatedPipeline
-        Left as it is; trained at L0, L1 or L2. Trees that are hard already stay as they are.
-    valid : rows, (rows, target) or (rows, target, weight), optional
-        Rows to measure the change on; with targets also the metric and the loss.
+    every row. With ``valid`` rows, the mean difference is added to the base. Hard trees stay as they are.
 
     Raises
     ------

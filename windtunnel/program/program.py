@@ -127,14 +127,10 @@ def steps_read(step: nn.Module) -> set[int]:
 class Program(nn.Module):
     """Steps in order; the output of the last is the output of the program.
 
+    ``method_steps`` are steps outside the order, each of which computes the output of a method of the source.
+
     Shape
         numbers ``[B, n]``, ids int64 ``[B, m]`` -> ``[B, K]``, in the type of the numbers
-
-    Parameters
-    ----------
-    steps : sequence of ProgramStep
-    method_steps : mapping
-        Method of the source -> a step, outside the order, that computes the output of this method.
     """
 
     def __init__(self, steps: Sequence[ProgramStep], method_steps: Mapping[str, ProgramStep] | None = None) -> None:

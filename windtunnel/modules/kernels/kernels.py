@@ -16,14 +16,8 @@ class Kernel(nn.Module):
     """Similarity of rows ``[B, width]`` and points ``[P, width]``, ``[B, P]``; ``diagonal``: of rows with themselves.
 
     Kernels hold no tensors: the numbers that can be learned stand in one vector, which belongs to the module that uses
-    the kernel. A subclass names the kernels that it is made of (``PARTS``), its numbers (``LEARNED``) and facts.
-
-    Parameters
-    ----------
-    parts : list of Kernel
-    at : dict
-        Name of a number -> where it begins in the vector, and how many there are.
-    facts : dict
+    the kernel. ``at`` has the place and the count of each in this vector, by name. A subclass names the kernels that it
+    is made of (``PARTS``), its numbers (``LEARNED``) and facts.
     """
 
     PARTS: tuple[str, ...] = ()

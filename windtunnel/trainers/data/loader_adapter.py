@@ -20,16 +20,7 @@ class LoaderAdapter(EncodedLoader):
     Items are ``(rows, target)`` or ``(rows, target, weight)``. Rows are what the translation encodes (DataFrame, Arrow
     table, array, dict of columns), a tensor ``[B, columns]``, or a ``Batch``. With a ``Batch``, a target that is a
     tensor counts as encoded, as ``windtunnel.loader`` yields it. An iterator, which can be read only once, is read
-    to its end at the first pass; its encoded batches are cached.
-
-    Parameters
-    ----------
-    net : TranslatedPipeline
-        Encodes rows and targets.
-    loader : iterable
-        A DataLoader, a list, a generator, or anything else that yields such items.
-    training : bool
-        Whether the rows are for training; then targets of one class only are rejected.
+    to its end at the first pass; its encoded batches are cached. Rows for ``training`` need targets of two classes.
     """
 
     def __init__(self, net: TranslatedPipeline, loader: Iterable[Any], *, training: bool = False) -> None:

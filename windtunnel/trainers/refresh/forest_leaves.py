@@ -39,10 +39,8 @@ class ForestLeaves:
         forest = step.module
         if not isinstance(forest, HardTrees) or not forest.vector or forest.divisor != len(forest.root):
             return None
-        trees = HardTrees.of(forest.ensemble())
-        inputs = net.run_in_slices(partial(net.program.inputs_of, position), rows)
-        trees.cast(inputs.dtype)
-        return cls(position, trees, trees.leaf_positions(inputs)[:, 0], takes_log, weight)
+        trees, leaves = leaves_of(net, position, forest, rows)
+        return cls(position, trees, leaves[:, 0], takes_log, weight)
 
     def fit(self, target: Tensor, weight: Tensor, anchor: float) -> Tensor:
         """The values ``[positions, K]`` once the rows have joined the training rows of each leaf.
@@ -86,3 +84,11 @@ class ForestLeaves:
             total += value[leaf]
         mean = total / self.trees.divisor
         return log_probabilities(mean) if self.takes_log else mean
+
+
+def leaves_of(net: TranslatedPipeline, position: int, trees: HardTrees, rows: Batch) -> tuple[HardTrees, Tensor]:
+    """The trees of a program step in the plain form, and the positions in its ``value`` of the leaves of rows."""
+    plain = HardTrees.of(trees.ensemble())  # other forms lay leaves out otherwise
+    inputs = net.run_in_slices(partial(net.program.inputs_of, position), rows)
+    plain.cast(inputs.dtype)
+    return plain, plain.leaf_positions(inputs)

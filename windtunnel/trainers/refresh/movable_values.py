@@ -16,7 +16,7 @@ from windtunnel.modules.trees.hard import HardTrees
 from windtunnel.objectives.losses import Loss
 from windtunnel.program.program import IDS, Program
 from windtunnel.program.translated import TranslatedPipeline
-from windtunnel.trainers.refresh.forest_leaves import ForestLeaves
+from windtunnel.trainers.refresh.forest_leaves import ForestLeaves, leaves_of
 from windtunnel.trainers.refresh.residual_columns import positions_of_new_categories, residual_position
 from windtunnel.trainers.refresh.value_groups import RefreshRows, ValueGroup, fit_groups
 
@@ -40,11 +40,8 @@ class BoostedLeaves:
         step: Any = net.program.steps[position]
         if not isinstance(step.module, HardTrees) or step.module.vector or step.module.divisor != 1:
             return None
-        trees = HardTrees.of(step.module.ensemble())  # other forms lay leaves out otherwise
-        inputs = net.run_in_slices(partial(net.program.inputs_of, position), rows)
-        trees.cast(inputs.dtype)
+        trees, places = leaves_of(net, position, step.module, rows)
         unit = torch.full((trees.outputs,), weight, dtype=torch.float64)
-        places = trees.leaf_positions(inputs)
         groups = [ValueGroup.of(places[:, :, tree], len(trees.value), unit) for tree in range(places.shape[2])]
         return cls(position, trees, groups)
 

@@ -132,8 +132,8 @@ def _unread_columns(net: TranslatedPipeline, inputs: InputColumns) -> InputColum
 def _read_by_no_step(net: TranslatedPipeline, but: Any = None) -> set[int]:
     """The positions in ``ids`` that no step of the program reads, but for one."""
     steps: list[Any] = [*net.program.steps, *net.program.method_steps.values()]
-    takes = [take for step in steps if step is not but for take in step.takes if take.slot == IDS]
-    return set(range(len(net.encoder.categories))) - {column for take in takes for column in take.columns.tolist()}
+    read = {place for step in steps if step is not but for place in step.places()}
+    return {position for position in range(len(net.encoder.categories)) if (IDS, position) not in read}
 
 
 def _pad_edges(first: Tensor, second: Tensor) -> Tensor:
