@@ -309,7 +309,7 @@ def test_changed_text_is_noticed(good: Path, tmp_path: Path, values: tuple[bytes
 
 @pytest.mark.parametrize("digest", [None, torch.zeros(32, dtype=torch.uint8), torch.zeros(32), torch.zeros(0)])
 def test_another_hash_is_noticed(good: Path, tmp_path: Path, digest: torch.Tensor | None) -> None:
-    text, tensors = container.read(good)
+    text, tensors = container.unpack(good, good.read_bytes())
     stored = {} if digest is None else {container.DIGEST: digest}
     (tmp_path / "net").write_bytes(safetensors.torch.save(tensors | stored, {container.METADATA: text}))
     with pytest.raises(BadFile, match="changed after it was written|damaged, cut short"):
@@ -328,7 +328,7 @@ GRAPH, VOCABULARIES, TENSORS = "graph", "categories", "tensors"
 
 def _forge(good: Path, path: Path, change: Callable[[dict[str, Any]], None]) -> None:
     """A file whose hash is right and whose content is not."""
-    text, tensors = container.read(good)
+    text, tensors = container.unpack(good, good.read_bytes())
     contents: dict[str, Any] = {
         GRAPH: json.loads(text),
         VOCABULARIES: json.loads(tensors.pop("categories").numpy().tobytes()),
@@ -340,7 +340,7 @@ def _forge(good: Path, path: Path, change: Callable[[dict[str, Any]], None]) -> 
         for content in (contents[GRAPH], contents[VOCABULARIES])
     )
     written = {**contents[TENSORS], "categories": torch.frombuffer(bytearray(categories), dtype=torch.uint8)}
-    container.write(path, graph.decode(), written)
+    path.write_bytes(container.pack(graph.decode(), written))
 
 
 WEIGHT = "weights.steps.{}.module.{}"

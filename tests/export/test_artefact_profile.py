@@ -21,7 +21,7 @@ def parts(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], dic
     X = np.random.default_rng(0).normal(size=(200, 3))
     path = tmp_path_factory.mktemp("profile") / "model.windtunnel"
     windtunnel.translate(LogisticRegression().fit(X, X[:, 0] > 0), calibrate=X).save(path)
-    text, tensors = container.read(path)
+    text, tensors = container.unpack(path, path.read_bytes())
     return json.loads(text), tensors
 
 
@@ -51,7 +51,7 @@ def put_nan_among_edges(graph: dict[str, Any], tensors: dict[str, torch.Tensor])
 def test_damaged_profiles_are_rejected(parts: Any, damage: Any, tmp_path: Path) -> None:
     graph, tensors = json.loads(json.dumps(parts[0])), dict(parts[1])
     damage(graph, tensors)
-    container.write(tmp_path / "damaged.windtunnel", json.dumps(graph), tensors)
+    (tmp_path / "damaged.windtunnel").write_bytes(container.pack(json.dumps(graph), tensors))
     with pytest.raises(BadFile, match="profile"):
         windtunnel.load(tmp_path / "damaged.windtunnel")
 
@@ -59,7 +59,7 @@ def test_damaged_profiles_are_rejected(parts: Any, damage: Any, tmp_path: Path) 
 def test_files_of_earlier_versions_have_no_profile(parts: Any, tmp_path: Path) -> None:
     graph = {name: value for name, value in parts[0].items() if name != "profile"}
     tensors = {name: value for name, value in parts[1].items() if not name.startswith("profile.")}
-    container.write(tmp_path / "old.windtunnel", json.dumps(graph), tensors)
+    (tmp_path / "old.windtunnel").write_bytes(container.pack(json.dumps(graph), tensors))
     net = windtunnel.load(tmp_path / "old.windtunnel")
     assert net.profile is None
     X = np.random.default_rng(1).normal(size=(300, 3))

@@ -62,7 +62,7 @@ class Concatenated:
 class MethodOutput:
     """The output of a method of a fitted estimator inside another one; ``columns`` selects columns of it.
 
-    ``method`` is that of ``windtunnel.translators.registry.Part``.
+    ``method`` is that of ``windtunnel.translators.conversions.Part``.
     """
 
     inputs: Expression

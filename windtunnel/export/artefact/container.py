@@ -18,7 +18,6 @@ import torch
 from safetensors import SafetensorError
 from torch import Tensor
 
-from windtunnel.atomic_write import write_atomically
 from windtunnel.errors import BadFile
 
 METADATA, DIGEST = "windtunnel", "sha256"
@@ -33,13 +32,8 @@ EXPORTED = {"constants.pkl": "a TorchScript file", "extra/windtunnel.json": "a f
 """End of a zip member's name -> the export format that has such a member."""
 
 
-def write(path: str | PathLike[str], text: str, tensors: Mapping[str, Tensor]) -> None:
-    """Write a JSON text and tensors; the same content always gives the same bytes."""
-    write_atomically(path, pack(text, tensors))
-
-
 def pack(text: str, tensors: Mapping[str, Tensor]) -> bytes:
-    """The bytes of a file."""
+    """The bytes of a file with a JSON text and tensors; the same content always gives the same bytes."""
     content = {
         name: value.detach().cpu().clone(memory_format=torch.contiguous_format) for name, value in tensors.items()
     }
@@ -53,13 +47,11 @@ def pack(text: str, tensors: Mapping[str, Tensor]) -> bytes:
     return data
 
 
-def read(path: str | PathLike[str]) -> tuple[str, dict[str, Tensor]]:
-    """Read the JSON text and the tensors; ``BadFile`` for a file that ``write`` did not write or that has changed."""
-    return unpack(path, Path(path).read_bytes())
-
-
 def unpack(path: str | PathLike[str], data: bytes) -> tuple[str, dict[str, Tensor]]:
-    """The JSON text and the tensors of the bytes of a file; messages name the path."""
+    """The JSON text and the tensors of the bytes of a file.
+
+    ``BadFile``, which names the path, for bytes that ``pack`` did not give or that have changed.
+    """
     try:
         # Copies are aligned as torch aligns its own tensors, so that sums are rounded as before.
         tensors = {name: value.clone() for name, value in safetensors.torch.load(data).items()}

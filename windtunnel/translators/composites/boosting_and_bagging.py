@@ -16,7 +16,8 @@ from windtunnel.modules.trees.hard import HardTrees
 from windtunnel.translators.arrays import indices, tensor
 from windtunnel.translators.conversions import Composite, Part, Predictor
 from windtunnel.translators.registry import translates
-from windtunnel.translators.trees.sklearn_trees import LOSSES, TRAINABLE, leaf_values, tree_ensemble
+from windtunnel.translators.trees import TRAINABLE
+from windtunnel.translators.trees.sklearn_trees import LOSSES, leaf_values, tree_ensemble
 
 TREES = (tree.DecisionTreeClassifier, tree.DecisionTreeRegressor, tree.ExtraTreeClassifier, tree.ExtraTreeRegressor)
 

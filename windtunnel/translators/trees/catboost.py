@@ -22,9 +22,9 @@ from windtunnel.modules.trees.single_tree import SingleTree, join
 from windtunnel.translators.arrays import tensor
 from windtunnel.translators.conversions import InputColumns, Predictor
 from windtunnel.translators.registry import translates
+from windtunnel.translators.trees import TRAINABLE
 from windtunnel.translators.trees.catboost_categories import Split, Splits
 
-TRAINABLE = "leaf values, thresholds, feature weights, paths (levels L1-L4)"
 NOTES = "oblivious and other trees; categories by the hash of their text, their statistics as tables that train along"
 # Loss of a regressor -> fine-tuning loss. A sum of models with several losses has none.
 VALUES = {

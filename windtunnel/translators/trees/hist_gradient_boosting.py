@@ -13,8 +13,8 @@ from windtunnel.modules.trees.single_tree import SingleTree, child_numbers, join
 from windtunnel.translators.categories.probe_inputs import is_missing
 from windtunnel.translators.conversions import InputColumns, Predictor
 from windtunnel.translators.registry import translates
+from windtunnel.translators.trees import TRAINABLE
 
-TRAINABLE = "leaf values, thresholds, feature weights, paths (levels L1-L4)"
 # Loss: link, loss that is fine-tuned.
 LOSSES = {
     "squared_error": ("identity", "squared"),

@@ -12,7 +12,8 @@ from windtunnel.modules.trees.hard import HardTrees
 from windtunnel.translators.arrays import tensor
 from windtunnel.translators.conversions import Predictor
 from windtunnel.translators.registry import translates
-from windtunnel.translators.trees.sklearn_trees import TRAINABLE, tree_ensemble
+from windtunnel.translators.trees import TRAINABLE
+from windtunnel.translators.trees.sklearn_trees import tree_ensemble
 
 EULER = float(np.euler_gamma)
 

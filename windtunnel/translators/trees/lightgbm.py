@@ -20,6 +20,7 @@ from windtunnel.modules.trees.linear_leaves import LinearLeafTrees
 from windtunnel.translators.conversions import InputColumns, Predictor
 from windtunnel.translators.not_fitted import NotFitted
 from windtunnel.translators.registry import translates
+from windtunnel.translators.trees import TRAINABLE
 
 # kZeroThreshold, a float32 in LightGBM's source. Its predictors take values up to this size as zero.
 NEAR_ZERO = float(np.float32(1e-35))
@@ -27,7 +28,7 @@ NEAR_ZERO = float(np.float32(1e-35))
 
 @translates(
     LGBMClassifier,
-    trainable="leaf values, thresholds, feature weights, paths (levels L1-L4)",
+    trainable=TRAINABLE,
     notes="binary, multiclass, multiclassova and cross_entropy objectives; custom ones through ``booster_``; of linear "
     "trees the leaves train, not the splits",
 )
@@ -60,7 +61,7 @@ def classifier(fitted: LGBMClassifier) -> Predictor:
 @translates(
     LGBMRegressor,
     LGBMRanker,
-    trainable="leaf values, thresholds, feature weights, paths (levels L1-L4)",
+    trainable=TRAINABLE,
     notes="every objective with its link and loss (with reg_sqrt, of the squared scores); rankers and "
     "custom objectives are fine-tuned with the squared error of the raw score unless told otherwise; of linear trees "
     "the leaves train, not the splits",
@@ -73,7 +74,7 @@ def regressor(fitted: LGBMRegressor | LGBMRanker) -> Predictor:
 
 @translates(
     Booster,
-    trainable="leaf values, thresholds, feature weights, paths (levels L1-L4)",
+    trainable=TRAINABLE,
     notes="predicts as Booster.predict: the probability of class 1 for binary; rankers are tuned on the squared error "
     "of the relevance unless told otherwise; of linear trees the leaves train, not the splits",
 )

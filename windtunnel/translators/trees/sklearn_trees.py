@@ -24,8 +24,7 @@ from windtunnel.translators.arrays import tensor
 from windtunnel.translators.conversions import Composite, Part, Predictor, Transformer
 from windtunnel.translators.registry import translates
 from windtunnel.translators.scikit_learn_version import scikit_learn_before
-
-TRAINABLE = "leaf values, thresholds, feature weights, paths (levels L1-L4)"
+from windtunnel.translators.trees import TRAINABLE
 
 
 def tree_ensemble(

@@ -22,8 +22,8 @@ from windtunnel.modules.trees.single_tree import SingleTree, child_numbers, join
 from windtunnel.translators.arrays import tensor
 from windtunnel.translators.conversions import InputColumns, Predictor
 from windtunnel.translators.registry import translates
+from windtunnel.translators.trees import TRAINABLE
 
-TRAINABLE = "leaf values, thresholds, feature weights, paths (levels L1-L4)"
 # Objective: link, loss, and the function that gives base_score from the raw score.
 OBJECTIVES = {
     "reg:squarederror": ("identity", "squared", "identity"),
