@@ -104,7 +104,7 @@ def fit(
 
     from windtunnel.experiment.config import Config
 
-    settings = Config.from_yaml(config, _changes(change, {"data.folder": data, "output": output}))
+    settings = Config.from_yaml(config, _overrides(change, {"data.folder": data, "output": output}))
     from windtunnel.experiment.run import run_fit  # after the config is accepted: the import takes a second
 
     comparison = run_fit(settings, resume=resume)
@@ -130,7 +130,7 @@ def sweep(
 
     options = {"trials": trials, "timeout": timeout, "storage": storage, "jobs": jobs}
     arguments = {"data.folder": data, "output": output, **{f"sweep.{name}": value for name, value in options.items()}}
-    settings = Config.from_yaml(config, _changes(change, arguments))
+    settings = Config.from_yaml(config, _overrides(change, arguments))
     from windtunnel.api.scores import score_table
     from windtunnel.experiment.run import run_sweep  # as in fit
 
@@ -152,7 +152,7 @@ def cascade(
     """Fit a pipeline, and a small model in front of it that predicts easy rows; write both as one file."""
     from windtunnel.experiment.config import Config
 
-    settings = Config.from_yaml(config, _changes(change, {"data.folder": data, "output": output}))
+    settings = Config.from_yaml(config, _overrides(change, {"data.folder": data, "output": output}))
     from windtunnel.experiment.run import run_cascade  # as in fit
 
     typer.echo(run_cascade(settings, accuracy_loss, metric).report())
@@ -186,7 +186,7 @@ def refresh(
     _write_html(net.report(), html)
 
 
-def _changes(pairs: list[str] | None, arguments: dict[str, Any]) -> dict[str, Any]:
+def _overrides(pairs: list[str] | None, arguments: dict[str, Any]) -> dict[str, Any]:
     """The config values that ``--set`` and the other arguments of a command replace, by dotted key."""
     from windtunnel.errors import BadInput
     from windtunnel.experiment.yaml_text import parse_yaml

@@ -63,7 +63,7 @@ class Categories:
             replace(
                 column,
                 number=numbers[position] if number is not None or listed_categories is None else None,
-                categories=(*column.categories, *_present(listed_categories or ())),
+                categories=(*column.categories, *_without_missing(listed_categories or ())),
                 recodings=(*column.recodings, partial(recoding.recode, position)),
                 imputed=imputed[position],
                 rejects=column.rejects.union(_rejects_infinite(step)),
@@ -215,7 +215,7 @@ class Categories:
             )
         values = column.vocabulary
         if values is None:
-            values = tuple(dict.fromkeys((*column.categories, *_present(listed_categories))))
+            values = tuple(dict.fromkeys((*column.categories, *_without_missing(listed_categories))))
             values = values or self._sampled(column.raw)
             none, nan = _recode(column, [None, math.nan])
             # In a column of numbers None becomes NaN before any step.
@@ -231,7 +231,7 @@ class Categories:
         if self._sample is None or raw >= self._builder.encoder.width:
             return ()
         column = self._builder.encoder.select(self._sample, every=True)[raw]
-        return tuple(sorted(_present(column.unique()), key=str))
+        return tuple(sorted(_without_missing(column.unique()), key=str))
 
     def _by_hash(
         self, step: Step, column: GraphColumn, known_hashes: Sequence[int], complete: bool
@@ -291,6 +291,7 @@ def _recoded_missing(column: GraphColumn, listed_categories: Sequence[Any]) -> S
     return [math.nan if value is None else value for value in listed_categories]
 
 
-def _present(values: Iterable[Any]) -> list[Any]:
+def _without_missing(values: Iterable[Any]) -> list[Any]:
+    """The values as Python values, without those that stand for a missing one."""
     present = (value for value in values if not is_missing(value))
     return [value.item() if isinstance(value, np.generic) else value for value in present]

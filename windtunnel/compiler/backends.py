@@ -73,7 +73,7 @@ def native_engine(net: TranslatedPipeline) -> Engine | None:
         runner = NativeEngine(program, encoder)
         runner.prepared()
     except InvalidOption as error:
-        _explain(str(error))
+        _warn_once(str(error))
         return None
     if len(runner.torch_steps) == len(program.steps):
         return None
@@ -81,7 +81,7 @@ def native_engine(net: TranslatedPipeline) -> Engine | None:
 
 
 @cache
-def _explain(reason: str) -> None:
+def _warn_once(reason: str) -> None:
     LOGGER.warning("backend='auto' takes torch: %s", reason)
 
 

@@ -103,7 +103,9 @@ class ScorePart:
         start = score(reference).numpy()
 
         def of_column(batch: Batch, column: int) -> NDArray[np.float64]:
-            mixed = mix(repeat_rows(reference, len(batch.ids)), batch, self.raw, [column])
+            present = torch.zeros(len(batch.ids), len(self.raw.names), dtype=torch.bool)
+            present[:, column] = True
+            mixed = blend(repeat_rows(reference, len(batch.ids)), batch, self.raw, present)
             moved: NDArray[np.float64] = score(mixed).numpy() - start
             return moved
 
@@ -166,13 +168,6 @@ class ScorePart:
 def repeat_rows(batch: Batch, count: int) -> Batch:
     """A single row, ``count`` times."""
     return Batch(batch.numbers.expand(count, -1), batch.ids.expand(count, -1))
-
-
-def mix(start: Batch, rows: Batch, raw: RawColumns, columns: list[int]) -> Batch:
-    """The rows of ``start`` with some raw columns of ``rows``."""
-    present = torch.zeros(1, len(raw.names), dtype=torch.bool)
-    present[0, columns] = True
-    return blend(start, rows, raw, present.expand(len(rows.ids), -1))
 
 
 def blend(start: Batch, rows: Batch, raw: RawColumns, present: Tensor) -> Batch:

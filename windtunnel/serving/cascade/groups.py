@@ -38,7 +38,7 @@ class GroupedPipeline:
         places = [
             place for place, (_, step) in enumerate(steps[:-1]) if isinstance(step, ColumnTransformer | FeatureUnion)
         ]
-        if not places or len(names := _names(steps[places[-1]][1])) < 2:
+        if not places or len(names := _group_names(steps[places[-1]][1])) < 2:
             parts = f"the last has one part, {names[0]!r}" if places and names else "there is none"
             raise UnsupportedEstimator(
                 "a cascade computes some parts of a ColumnTransformer or FeatureUnion and leaves others out; "
@@ -49,7 +49,7 @@ class GroupedPipeline:
     @property
     def names(self) -> list[str]:
         """The names of the groups, in their order; of nested concatenations the paths of their parts."""
-        return _names(self.composite)
+        return _group_names(self.composite)
 
     def inputs(self, rows: Any) -> Any:
         """The input of the composite for raw rows."""
@@ -59,26 +59,26 @@ class GroupedPipeline:
 
     def features(self, inputs: Any, names: Collection[str]) -> Any:
         """The columns of some groups, dense or sparse."""
-        return _transformed(self.only(names), inputs)
+        return _transformed(self.without_others(names), inputs)
 
-    def only(self, names: Collection[str]) -> Any:
+    def without_others(self, names: Collection[str]) -> Any:
         """The composite with all other groups dropped; it shares the fitted transformers."""
-        return _only(self.composite, names)
+        return _without_others(self.composite, names)
 
     def transformer(self, names: Collection[str]) -> Pipeline:
         """The pipeline from raw rows to the columns of some groups."""
-        return Pipeline([*self.before, (self.name, self.only(names))])
+        return Pipeline([*self.before, (self.name, self.without_others(names))])
 
     def smaller(self, inputs: Any, target: Any, names: Collection[str]) -> Pipeline:
         """A pipeline of the same classes over some groups: what follows the composite is fitted on their columns.
 
         As in fitting a pipeline, these are cross-fitted where they are target encodings.
         """
-        fitting = _only(
+        fitting = _without_others(
             self.composite, names, lambda part: CrossFitted(part, target) if _encodes_target(part) else part
         )
         after = clone(self.after).fit(_transformed(fitting, inputs), target)
-        composite = self.only(names)
+        composite = self.without_others(names)
         if hasattr(fitting, "sparse_output_"):
             composite.sparse_output_ = fitting.sparse_output_
         return Pipeline([*self.before, (self.name, composite), *after.steps])
@@ -110,25 +110,25 @@ def _flat_steps(pipeline: Any, name: str = "") -> list[tuple[str, Any]]:
     ]
 
 
-def _names(composite: Any) -> list[str]:
-    """The parts of a composite that give columns; those of a concatenation inside a part, if it is the part's end."""
+def _group_names(composite: Any) -> list[str]:
+    """The parts of a composite that give columns; those of a concatenation that a part ends in. None has none."""
     names = []
-    for name, part, width in _parts(composite):
+    for name, part, width in [] if composite is None else _parts(composite):
         if width != 0:
-            path, inner = _inner(part)
-            nested = _names(inner) if inner is not None else []
+            path, inner = _final_concatenation(part)
+            nested = _group_names(inner)
             names += [f"{name}{path}.{group}" for group in nested] if len(nested) > 1 else [name]
     return names
 
 
-def _only(composite: Any, names: Collection[str], change: Callable[[Any], Any] = lambda part: part) -> Any:
+def _without_others(composite: Any, names: Collection[str], change: Callable[[Any], Any] = lambda part: part) -> Any:
     """A composite with all groups dropped but some; each part that remains may be changed."""
     kept: dict[str, tuple[Any, int | None]] = {}
     for name, part, width in _parts(composite):
-        path, inner = _inner(part)
-        groups = {group for group in _names(inner) if f"{name}{path}.{group}" in names} if inner is not None else set()
+        path, inner = _final_concatenation(part)
+        groups = {group for group in _group_names(inner) if f"{name}{path}.{group}" in names}
         if groups and name not in names:
-            kept[name] = _with_end(part, _only(inner, groups, change)), _width(_only(inner, groups))
+            kept[name] = _with_end(part, _without_others(inner, groups, change)), _width(_without_others(inner, groups))
         else:
             kept[name] = (change(part), width) if name in names else ("drop", 0)
     reduced = copy(composite)
@@ -169,7 +169,7 @@ def _parts(composite: Any) -> list[tuple[str, Any, int | None]]:
     ]
 
 
-def _inner(part: Any) -> tuple[str, Any]:
+def _final_concatenation(part: Any) -> tuple[str, Any]:
     """The concatenation that a part ends in, and the path to it; None if there is none, or its widths are unknown."""
     path = ""
     while isinstance(part, Pipeline):
