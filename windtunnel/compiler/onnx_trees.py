@@ -26,18 +26,12 @@ class NodeTrees(nn.Module):
 
     Tensor arithmetic prepares the columns of the nodes as in ``HardTrees``: a set of categories becomes a column of 0
     and 1, a zero that counts as missing becomes infinity. The operator handles NaN. If a leaf has a value for every
-    score, the operator gives the position of the leaf, and the values are added here.
+    score, the operator gives the position of the leaf, and the values are added here. The trees may have any form;
+    ``place`` is their position among the ensembles of the program.
 
     Shape
     -----
     forward : float32 or float64 [B, width] -> the same [B, K]
-
-    Parameters
-    ----------
-    trees : HardTrees
-        Of any form.
-    place : int
-        Its position among the ensembles of the program.
     """
 
     outside = HardTrees.outside

@@ -31,19 +31,9 @@ class StageOutput:
 class Stage:
     """Turns raw rows, and columns that an earlier stage has computed, into predictions.
 
-    Parameters
-    ----------
-    net : TranslatedPipeline
-        Its scores are the outputs of the model, followed by what the next stage takes over. Its encoder's numbers are
-        raw columns first, then those of ``hosts``, then those that an earlier stage has computed.
-    hosts : sequence of HostFeatures
-        The features that the source's own code computes.
-    shared : int
-        How many numbers an earlier stage has computed.
-    outputs : int
-        How many columns of the scores are the model's own.
-    finish : callable
-        Turns these into predictions.
+    The encoder's numbers of ``net`` are raw columns first, then those of ``hosts``, which the source's own code
+    computes, then ``shared`` numbers that an earlier stage has computed. Its scores are ``outputs`` columns of the
+    model's own, which ``finish`` turns into predictions, followed by what the next stage takes over.
     """
 
     def __init__(

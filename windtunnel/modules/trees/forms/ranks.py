@@ -22,14 +22,8 @@ class Ranks(FixedPrecision):
     The span of a column's thresholds is cut into cells of one width. Rounding keeps the order of differences and
     products, so a value is above all thresholds in the cells below its own. A few steps of a binary search count those
     in its own cell. The result is exactly that of comparisons, in half a dozen passes over the values. Columns of one
-    threshold that come last take a single comparison.
-
-    Parameters
-    ----------
-    thresholds : list of float64 [n]
-        For each column, in order, each once; at least one.
-    offset : int32 or int64 [C]
-    device : torch.device
+    threshold that come last take a single comparison. ``thresholds`` has at least one for each column, float64 in
+    order, each once; ``offset`` is int32 or int64 ``[C]``.
     """
 
     low: Tensor
