@@ -127,6 +127,15 @@ def test_the_first_trial_equals_a_default_fit(significant: bool) -> None:
     assert result.best_options == {"learning_rate": 2e-3 if significant else 1e-3, "epochs": 2}
 
 
+def test_the_first_trial_without_a_residual_model_is_joint_training() -> None:
+    space = {"residual": False, "learning_rate": {"low": 1e-4, "high": 1e-2, "log": True}, "epochs": 1}
+    options = {**OPTIONS, "recipe": None, "space": space, "trials": 1}
+    result = windtunnel.sweep(logistic(), TRAIN, VALID, calibrate=TRAIN[0], **options)
+    joint = windtunnel.Recipe.resolve("joint", {}).learning_rate
+    assert result.study.trials[0].params == {"learning_rate": joint}
+    assert result.best_options["learning_rate"] == joint != windtunnel.Recipe().learning_rate
+
+
 # Pruning
 
 

@@ -62,7 +62,9 @@ class Objective:
             self.calibrate = calibration_rows(settings.train, settings.seed)
         net = settings.translate(settings.pipeline, calibrate=self.calibrate, **settings.translate_options).soften()
         self.takes_residual = net.takes_residual_model()
-        name = "joint" if settings.recipe in (None, "default") and not self.takes_residual else settings.recipe
+        fixed = {} if settings.space is None else settings.space.fixed
+        residual = self.takes_residual and {**settings.recipe_options, **fixed}.get("residual", True)
+        name = settings.recipe if residual or settings.recipe not in (None, "default") else "joint"
         self.recipe = Recipe.resolve(name, settings.recipe_options)
         metric = FineTuning(net, self.recipe).metric
         self.metric, self.greater_is_better = metric.name, metric.greater_is_better
