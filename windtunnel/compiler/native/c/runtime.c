@@ -26,30 +26,34 @@ size_t wt_workspace_bytes(const wt_program *program, size_t rows) {
     return scratch_offset(program, at_most(rows, program->block_rows)) + program->scratch_bytes;
 }
 
-/* Rows that are read together, column by column: what one column has brought into the cache serves the next ones. */
-enum { READ_ROWS = 32 };
+/* Rows that are read together. Few of them: memory is read in its order. */
+enum { READ_ROWS = 4 };
 
 /* Read the numbers and ids of count rows of a block from first on, of all rows from start on. */
-static void read_some(const wt_program *program, const wt_rows *rows, size_t start, const wt_call *block, size_t first, size_t count) {
+WT_INLINE void read_some(const wt_program *program, const wt_rows *rows, size_t start, const wt_call *block, size_t first, size_t count) {
     const uint32_t *places = (const uint32_t *)(const void *)(block->image + program->input_columns);
+    double value[READ_ROWS];
     for (size_t column = 0; column < program->numbers; column++) {
         if (places[column] == WT_UNREAD) continue;
         const double *from = rows->numbers + (ptrdiff_t)(start + first) * rows->number_row + (ptrdiff_t)column * rows->number_column;
         double *to = block->workspace + places[column] * block->stride + first;
-        for (size_t row = 0; row < count; row++) to[row] = from[(ptrdiff_t)row * rows->number_row];
+        for (size_t row = 0; row < count; row++) value[row] = from[(ptrdiff_t)row * rows->number_row];
+        for (size_t row = 0; row < count; row++) to[row] = value[row];
     }
     for (size_t column = 0; column < program->ids; column++) {
         uint32_t place = places[program->numbers + column];
         if (place == WT_UNREAD) continue;
         const int64_t *from = rows->ids + (ptrdiff_t)(start + first) * rows->id_row + (ptrdiff_t)column * rows->id_column;
         double *to = block->workspace + place * block->stride + first;
-        for (size_t row = 0; row < count; row++) to[row] = (double)from[(ptrdiff_t)row * rows->id_row];
+        for (size_t row = 0; row < count; row++) value[row] = (double)from[(ptrdiff_t)row * rows->id_row];
+        for (size_t row = 0; row < count; row++) to[row] = value[row];
     }
 }
 
 static void read_rows(const wt_program *program, const wt_rows *rows, size_t start, const wt_call *block) {
-    for (size_t first = 0; first < block->rows; first += READ_ROWS)
-        read_some(program, rows, start, block, first, at_most(block->rows - first, READ_ROWS));
+    size_t first = 0;
+    for (; first + READ_ROWS <= block->rows; first += READ_ROWS) read_some(program, rows, start, block, first, READ_ROWS);
+    for (; first < block->rows; first++) read_some(program, rows, start, block, first, 1);
 }
 
 static void write_rows(const wt_program *program, double *out, const wt_call *block) {
