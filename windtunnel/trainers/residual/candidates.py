@@ -26,46 +26,28 @@ from windtunnel.trainers.residual.training import FittedResidual, ResidualFit, R
 
 @dataclass(frozen=True)
 class Candidate:
-    """A model that ``fit`` may install.
+    """A model that ``fit`` may install."""
 
-    Attributes
-    ----------
-    name : str
-        See ``CandidateResult``.
-    metric, loss : float or None
-        On all validation rows, where they are computed.
-    epoch : int or None
-        The epoch whose model it is; None if no epoch has it.
-    test : SignificanceTest or None
-        Test on the validation rows, against the pipeline that it extends, or the source pipeline for joint training.
-    rejected : str
-        Why it cannot be selected; empty where it can.
-    pipeline : FrozenPipeline or None
-        None leaves the program as it is.
-    residual : FittedResidual or None
-    boosted : BoostedResidual or None
-    shrinkage : float
-        The factor with which the residual models' change of the scores is installed.
-    """
-
-    name: str
+    name: str  # see ``CandidateResult``
+    # metric, loss: on all validation rows, where they are computed
     metric: float | None
     loss: float | None = None
-    epoch: int | None = None
+    epoch: int | None = None  # the epoch whose model it is; None if no epoch has it
+    # Test on the validation rows, against the pipeline that it extends, or the source pipeline for joint training.
     test: SignificanceTest | None = None
-    rejected: str = ""
-    pipeline: FrozenPipeline | None = None
+    rejected: str = ""  # why it cannot be selected; empty where it can
+    pipeline: FrozenPipeline | None = None  # None leaves the program as it is
     residual: FittedResidual | None = None
     boosted: BoostedResidual | None = None
-    shrinkage: float = 1.0
+    shrinkage: float = 1.0  # the factor with which the residual models' change of the scores is installed
 
 
 def select(candidates: Sequence[Candidate], metric: Metric) -> Candidate:
     """The candidate with the best metric; of equal ones the first.
 
     A boosted residual must be better on rows that had no part in fitting either candidate. Validation rows choose the
-    interactions of a residual model, but only blocks, start weight and number of trees of a boosted one, so values on
-    all rows do not compare.
+    interactions of a residual model, but only blocks, start weight and number of trees of a boosted one, so their
+    metrics on all rows are not comparable.
     """
     best, *others = candidates
     for candidate in others:

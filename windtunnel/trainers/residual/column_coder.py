@@ -17,21 +17,11 @@ from windtunnel.trainers.residual.init_scores import InputColumns, concat, in_sl
 
 @dataclass(frozen=True)
 class ColumnCoder:
-    """Turns encoded rows into codes: numbers into bins, categories into ids.
+    """Turns encoded rows into codes: numbers into bins, categories into ids."""
 
-    Attributes
-    ----------
-    edges : Tensor
-        ``[numbers, E]``, as in ``ResidualModel``.
-    sizes : list of int
-        The number of codes of each column, numbers before categories.
-    columns : list of int
-        The columns to combine; of several ids of one raw column the one with the most categories.
-    """
-
-    edges: Tensor
-    sizes: list[int]
-    columns: list[int]
+    edges: Tensor  # ``[numbers, E]``, as in ``ResidualModel``
+    sizes: list[int]  # the number of codes of each column, numbers before categories
+    columns: list[int]  # the columns to combine; of several ids of one raw column the one with the most categories
 
     @classmethod
     def of(cls, net: TranslatedPipeline, rows: Batch) -> ColumnCoder:

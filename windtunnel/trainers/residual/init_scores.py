@@ -19,13 +19,7 @@ ROWS_AT_ONCE = 65_536
 
 
 class PipelineScorer:
-    """Scores rows with a given program, with encoder and head of a translation.
-
-    Parameters
-    ----------
-    net : TranslatedPipeline
-    program : Program
-    """
+    """Scores rows with a given program, with the encoder and head of a translation."""
 
     def __init__(self, net: TranslatedPipeline, program: Program) -> None:
         self.net, self.program = net, program

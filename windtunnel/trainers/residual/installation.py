@@ -29,15 +29,12 @@ STEP_NAME = "residual"
 
 @dataclass(frozen=True)
 class FrozenPipeline:
-    """A pipeline to install: a program, the modules that replace soft ones in it by position, and a head.
-
-    With ``softening``, its trees may become soft later.
-    """
+    """A pipeline to install."""
 
     program: Program
-    modules: Mapping[int, Module]
+    modules: Mapping[int, Module]  # those that replace soft ones in the program, by position
     head: Head
-    softening: SofteningPlan | None = None
+    softening: SofteningPlan | None = None  # with a plan, the trees may become soft later
     calibration: CalibrationRows | None = None
 
 
@@ -80,9 +77,9 @@ def mark_initial_residual_weights(net: TranslatedPipeline) -> None:
 
 
 def install_boosted(net: TranslatedPipeline, boosted: BoostedResidual) -> None:
-    """Append a boosted residual: target statistics, trees, and the sum of their scores with weighted ones before.
+    """Append a boosted residual: target statistics, trees, and the sum of their scores and the weighted scores before.
 
-    A residual model goes behind it, with its scores times the weight, so that ``refresh`` finds it at the end.
+    A residual model goes behind it, with its scores times that weight, so that ``refresh`` finds it at the end.
     """
     scores = _last_scores(net, boosted.trees.outputs)
     _append(net, boosted.statistics, _takes(boosted.inputs))

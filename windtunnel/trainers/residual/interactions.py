@@ -24,23 +24,12 @@ from windtunnel.trainers.residual.validation_rows import MAX_ROWS, Items, SplitR
 
 @dataclass(frozen=True)
 class FittedInteractions:
-    """Interactions with weights, which were selected and learned on some of the validation rows.
+    """Interactions with weights, which were selected and learned on some of the validation rows."""
 
-    Attributes
-    ----------
-    columns : list of int
-        The columns that the residual model reads.
-    interactions : list of Interaction
-    tables : list of Tensor
-        ``[cells, K]``, shrunken mean residuals of the training rows.
-    weights : Tensor
-        ``[P]``, weight of each table.
-    """
-
-    columns: list[int]
+    columns: list[int]  # the columns that the residual model reads
     interactions: list[Interaction]
-    tables: list[Tensor]
-    weights: Tensor
+    tables: list[Tensor]  # ``[cells, K]``, shrunken mean residuals of the training rows
+    weights: Tensor  # ``[P]``, weight of each table
 
     def scores(self, codes: Tensor) -> Tensor:
         """Weighted sums of the tables ``[N, K]``, in units of the residual model."""
@@ -64,17 +53,8 @@ def fit_interactions(
     Interactions are selected and weighed on all validation rows. For their test, each half of these rows has the scores
     of interactions that were selected and weighed on the other half.
 
-    Parameters
-    ----------
-    net : TranslatedPipeline
-    train, valid : Items
-        Training rows with init scores, none of weight 0, and validation rows with init scores.
-    split : SplitRows
-        Halves of the validation rows.
-    loss : callable
-    rank : int
-        Width of the factors.
-    generator : torch.Generator
+    ``train`` and ``valid`` are rows with init scores, training rows none of weight 0; ``split`` are halves of the
+    validation rows. ``rank`` is the width of the factors.
     """
     head = residual_head(net.head)
     outputs = train[0].numbers.shape[1] - len(net.encoder.numbers)

@@ -23,10 +23,10 @@ MAX_ITERATIONS = 100
 
 @dataclass(frozen=True)
 class Residuals:
-    """Codes int64 ``[N, C]``, and residuals ``[N, K]``: negative gradients of the loss by the scores, rescaled."""
+    """Codes and residuals of rows."""
 
-    codes: Tensor
-    values: Tensor
+    codes: Tensor  # int64 ``[N, C]``
+    values: Tensor  # ``[N, K]``, negative gradients of the loss by the scores, rescaled
 
     def sample(self, size: int, generator: torch.Generator) -> Residuals:
         """At most ``size`` random rows."""
@@ -45,17 +45,10 @@ class Residuals:
 
 @dataclass(frozen=True)
 class Interaction:
-    """Columns of codes whose values count together; a single column is an interaction of order 1.
+    """Columns of codes whose values count together; a single column is an interaction of order 1."""
 
-    Attributes
-    ----------
-    columns, sizes : tuple of int
-        Positions of the columns, and the number of codes of each.
-    cell_count : int
-    """
-
-    columns: tuple[int, ...]
-    sizes: tuple[int, ...]
+    columns: tuple[int, ...]  # positions of the columns
+    sizes: tuple[int, ...]  # the number of codes of each column
     cell_count: int
 
     @classmethod
@@ -109,14 +102,14 @@ class Interaction:
 
 @dataclass(frozen=True)
 class MeanResiduals:
-    """Shrunken mean residual of each cell ``[cells, K]``, and for each training row without that row ``[N, K]``."""
+    """Shrunken mean residuals of the cells of an interaction."""
 
-    table: Tensor
-    leave_one_out: Tensor
+    table: Tensor  # ``[cells, K]``
+    leave_one_out: Tensor  # ``[N, K]``, for each training row that of its cell without that row
 
 
 def fit_in_sequence(residuals: Residuals, interactions: Sequence[Interaction]) -> Iterator[MeanResiduals]:
-    """Mean residuals of each interaction, fitted on what the ones before leave."""
+    """Mean residuals of each interaction, fitted on the residuals that the interactions before it leave."""
     for interaction in interactions:
         fitted = interaction.mean_residuals(residuals)
         yield fitted

@@ -16,8 +16,8 @@ MAX_COLUMNS = 32
 MAX_ORDER = 4
 """Columns of the largest interactions."""
 MAX_INTERACTIONS = 24
-"""Largest number of interactions of each order that are tested for selection; from pairs on, also of those that are
-extended."""
+"""The most interactions of each order that are tested for selection. From pairs on, these are also the ones that a
+further column extends."""
 TRAINING_THRESHOLD = 2.0
 """Least z statistic on the training rows."""
 VALIDATION_THRESHOLD, VALIDATION_THRESHOLD_INTERACTION = 1.0, 3.0
@@ -26,10 +26,10 @@ VALIDATION_THRESHOLD, VALIDATION_THRESHOLD_INTERACTION = 1.0, 3.0
 
 @dataclass(frozen=True)
 class SelectedInteractions:
-    """The columns that the residual model reads, and its interactions, some of a single column."""
+    """What ``select_interactions`` selects."""
 
-    columns: list[int]
-    interactions: list[Interaction]
+    columns: list[int]  # the columns that the residual model reads
+    interactions: list[Interaction]  # some of a single column
 
 
 def select_interactions(
@@ -37,22 +37,20 @@ def select_interactions(
 ) -> SelectedInteractions:
     """Select what is significant on the training rows and on validation rows.
 
-    With m_i the mean residual of the cell of row i, two statistics are standard normal where an interaction explains
-    nothing: sum_i r_i m_i / sqrt(sum_i (r_i m_i)^2) on the training rows, m_i without row i, and on the validation
-    rows with r centred. The second rejects what holds for the training rows only, such as a calendar day that never
-    comes again.
+    With r_i the residual of row i and m_i the mean residual of its cell, the statistic is
+
+        z = sum_i r_i m_i / sqrt(sum_i (r_i m_i)^2),
+
+    which is standard normal for an interaction that explains nothing. It is computed twice: on the training rows, with
+    m_i fitted without row i, and on the validation rows, with r centred. The second rejects what holds for the training
+    rows only, such as a calendar day that never comes again.
 
     Pairs are all pairs of the ``MAX_COLUMNS`` columns with the largest validation z. An interaction of order 3 or 4 is
-    one of the ``MAX_INTERACTIONS`` strongest of the order below with a further column. They are selected from the
-    strongest on; each must be significant in the residuals that those before leave.
+    one of the ``MAX_INTERACTIONS`` strongest of the order below with a further column. Within an order, interactions
+    are selected from the strongest to the weakest. Each must be significant on the residuals that those selected before
+    it leave.
 
-    Parameters
-    ----------
-    train, valid : Residuals
-    size : sequence of int
-        Number of codes of each column.
-    columns : sequence of int
-        The columns to select from.
+    ``size`` are the numbers of codes of all columns, ``columns`` those to select from.
     """
     rows = len(train.codes)
     single_z = {}

@@ -24,36 +24,20 @@ from windtunnel.trainers.residual.validation_rows import MAX_ROWS, Items, SplitR
 
 @dataclass(frozen=True)
 class ResidualSetup:
-    """A residual model before its training, and the rows to train and validate it on.
-
-    Attributes
-    ----------
-    initial : ResidualFit
-    pipeline : FrozenPipeline
-        Gives the init scores: the source pipeline, with tree-block weights where they are significant.
-    scorer : PipelineScorer
-        Scores rows with this pipeline.
-    weighted : WeightedTrees or None
-    train, valid : loader
-        The rows of ``fit`` with init scores.
-    items : pair of tuple
-        Training rows, without those of weight 0, and validation rows, both with init scores: all, or a sample of a
-        stream.
-    mask : Tensor or None
-        bool ``[N]``, training rows with a weight above 0; None if all have one.
-    split : SplitRows
-        Halves of the validation rows.
-    """
+    """A residual model before its training, and the rows to train and validate it on."""
 
     initial: ResidualFit
+    # gives the init scores: the source pipeline, with tree-block weights where they are significant
     pipeline: FrozenPipeline
-    scorer: PipelineScorer
+    scorer: PipelineScorer  # scores rows with this pipeline
     weighted: WeightedTrees | None
+    # train, valid: the rows of ``fit`` with init scores
     train: EncodedLoader
     valid: EncodedLoader
+    # training rows, without those of weight 0, and validation rows, both with init scores: all, or a sample of a stream
     items: tuple[Items, Items]
-    mask: Tensor | None
-    split: SplitRows
+    mask: Tensor | None  # bool ``[N]``, training rows with a weight above 0; None if all have one
+    split: SplitRows  # halves of the validation rows
 
     def init_scores(self, rows: Batch) -> Tensor:
         """The init scores of rows ``[N, K]``."""

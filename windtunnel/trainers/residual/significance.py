@@ -30,35 +30,21 @@ correlation the ratio of two standard errors from 100 groups is 1 with a standar
 
 @dataclass(frozen=True)
 class SignificanceTest:
-    """Comparison of two models on rows that had no part in fitting them.
+    """Comparison of two models on rows that had no part in fitting them."""
 
-    Attributes
-    ----------
-    gain, standard_error : float
-        Mean decrease of the loss, and its standard error.
-    rows : int
-        Rows that were compared, without those of weight 0.
-    significant : bool
-        Whether the gain exceeds its standard error, and the metric is not worse by more than its own.
-    reason : str
-        Why it is not significant; empty where it is.
-    metric : float or None
-        The metric of the second model, where it was computed.
-    """
-
-    gain: float
-    standard_error: float
-    rows: int
-    significant: bool
-    reason: str = ""
-    metric: float | None = None
+    gain: float  # mean decrease of the loss
+    standard_error: float  # of the gain
+    rows: int  # that were compared, without those of weight 0
+    significant: bool  # whether the gain exceeds its standard error, and the metric is not worse by more than its own
+    reason: str = ""  # why it is not significant; empty where it is
+    metric: float | None = None  # the metric of the second model, where it was computed
 
     @property
     def shrinkage(self) -> float:
         """The factor of the change of the scores that ``fit`` keeps, in (0, 1].
 
         1 - (e / g)^2 for a gain g and its standard error e: little of a gain that is hardly above its standard error,
-        nearly all of a certain one. 1 where the test is not significant, but was overruled, and without an error.
+        nearly all of a certain one. 1 without a standard error, and where a test that is not significant was overruled.
 
         Source
         ------
@@ -91,10 +77,10 @@ def compare_scores(
 
 
 def _metric_groups(metric: Metric, halves: Sequence[Tensor], target: Tensor) -> list[Tensor]:
-    """Groups of rows whose metrics are averaged, each of one half; a single one where a group would lack a class.
+    """Groups of rows whose metrics are averaged; a single group of all rows if a group would lack a class.
 
-    The scores of two models do not rank together. Halves in the order of a hash of their rows give the same groups for
-    the same rows in any order.
+    The halves may have the scores of two models, which do not rank together, so a group has rows of one half only.
+    Halves in the order of a hash of their rows give the same groups for the same rows in any order.
     """
     groups = [group for half in halves for group in half[balanced_order(target[half])].tensor_split(METRIC_GROUPS // 2)]
     classes = len(np.unique(target.cpu())) if metric.name in RANKING_METRICS else 0
@@ -134,10 +120,10 @@ def compare_losses(loss: Loss, shuffled: Tensor, before: Tensor, after: Tensor, 
 
 @dataclass(frozen=True)
 class GroupLosses:
-    """Mean loss of each group of rows ``[G]``, or a difference of such, and the weight of its rows ``[G]``."""
+    """Losses of groups of rows, or differences of such losses."""
 
-    loss: Tensor
-    weight: Tensor
+    loss: Tensor  # ``[G]``, mean loss of each group
+    weight: Tensor  # ``[G]``, weight of its rows, or their number
 
     def __sub__(self, other: GroupLosses) -> GroupLosses:
         """Difference of the losses of the same rows."""

@@ -36,18 +36,12 @@ class ResidualOnScores(nn.Module):
     Shape
     -----
     numbers ``[B, n + K]``, ids int64 ``[B, m]`` -> ``[B, K]``
-
-    Parameters
-    ----------
-    residual : ResidualModel
-    head : Head
-    gradient : float
-        Root mean square of the loss's gradient by the scores; weight decay is relative to it.
     """
 
     def __init__(self, residual: ResidualModel, head: Head, gradient: float) -> None:
         super().__init__()
         self.residual, self.head = residual, head
+        # Weight decay is relative to ``gradient``, the root mean square of the loss's gradient by the scores.
         self.decay_scale = gradient / USUAL_GRADIENT
 
     def forward(self, numbers: Tensor, ids: Tensor) -> Tensor:
@@ -75,37 +69,19 @@ class FittedResidual:
 
 @dataclass(frozen=True)
 class ResidualFit:
-    """A residual model with fitted interactions and columns of score 0, and the rows to train and test it on.
-
-    Attributes
-    ----------
-    model : ResidualOnScores
-    inputs : InputColumns
-        The columns that the residual model reads.
-    coder : ColumnCoder
-        Codes of all columns, also of those that the model does not read.
-    loss : callable
-    offset : Tensor
-        ``[N, K]``, scores of the interactions for each training row, fitted without that row.
-    test_rows : tuple of Batch, Tensor, Tensor or None
-        Validation rows with init scores, targets, weights.
-    split : SplitRows
-        Halves of the validation rows.
-    crossfitted : Tensor
-        ``[rows, K]``, scores of interactions for the validation rows; those of each half were fitted on the other half.
-    interaction_test : SignificanceTest or None
-        Test of the loss with these scores, where any interactions were selected. The residual model has interactions
-        only if it is significant.
-    """
+    """A residual model with fitted interactions and columns of score 0, and the rows to train and test it on."""
 
     model: ResidualOnScores
-    inputs: InputColumns
-    coder: ColumnCoder
+    inputs: InputColumns  # the columns that the residual model reads
+    coder: ColumnCoder  # codes of all columns, also of those that the model does not read
     loss: Loss
-    offset: Tensor
-    test_rows: Items
-    split: SplitRows
+    offset: Tensor  # ``[N, K]``, scores of the interactions for each training row, fitted without that row
+    test_rows: Items  # validation rows with init scores, targets, and maybe weights
+    split: SplitRows  # halves of the validation rows
+    # ``[rows, K]``, scores of interactions for the validation rows; those of each half were fitted on the other half
     crossfitted: Tensor
+    # Test of the loss with these scores, where any interactions were selected. The residual model has interactions only
+    # if it is significant.
     interaction_test: SignificanceTest | None = None
 
     @property
@@ -124,7 +100,7 @@ class ResidualFit:
         return len(self.residual.unit)
 
     def for_rows(self, mask: Tensor | None) -> ResidualFit:
-        """The same with an offset for all training rows: 0 for rows outside the mask, whose weight is 0."""
+        """The same fit with an offset for all training rows: 0 for rows outside the mask, whose weight is 0."""
         if mask is None:
             return self
         offset = self.offset.new_zeros(len(mask), self.offset.shape[1])
@@ -132,7 +108,7 @@ class ResidualFit:
         return replace(self, offset=offset)
 
     def training_batches(self, loader: EncodedLoader) -> EncodedLoader:
-        """Training batches whose init scores include the interactions, each row's fitted without that row.
+        """Training batches whose init scores include the interactions, fitted for each row without that row.
 
         Rows of a stream get the plain scores of the interactions, which are fitted on a sample of the stream.
         """

@@ -29,12 +29,9 @@ MAX_FITTED_ROWS = 10_000
 
 @dataclass(frozen=True)
 class WeightedTrees:
-    """Boosted trees with scaled leaf values, and their test against the trees of the source.
+    """Boosted trees with scaled leaf values, and their test against the trees of the source."""
 
-    ``position`` is that of their program step.
-    """
-
-    position: int
+    position: int  # of their program step
     trees: HardTrees
     test: SignificanceTest
 
@@ -50,8 +47,8 @@ def weighted_trees(
     """Fit tree-block weights on the validation rows, and test them by cross-fitting.
 
     For the test each half of the rows has the scores of weights that were fitted on the other half. Weights that worsen
-    the metric of the rows that they are fitted on are not significant. None where the last step is no ensemble of
-    boosted trees, or all weights are 1.
+    the metric of the rows that they are fitted on are not significant. Returns None if the last step is no ensemble of
+    boosted trees, or if all weights are 1.
     """
     position = len(net.program.steps) - 1
     trees: Any = net.exact_modules.get(position, net.program.steps[position].module)
@@ -87,16 +84,9 @@ def fit_block_weights(trees: HardTrees, rows: Items, loss: Loss, generator: torc
     projected gradient steps from w = 1. If boosting stopped early, all weights stay at 1; if it went on too
     long, the last blocks lose most of their weight. The scores of all classes share the weights.
 
-    Parameters
-    ----------
-    trees : HardTrees
-        Boosted, with one value per leaf.
-    rows : Items
-        Inputs of the trees ``[N, width]``, targets and weights, of rows that the trees were not fitted on.
-    loss : callable
-        Takes raw scores, targets and weights.
-    generator : torch.Generator
-        Samples the rows if there are more than ``MAX_FITTED_ROWS``.
+    ``rows`` hold inputs of the trees ``[N, width]``, targets and weights, and the trees were not fitted on these rows;
+    more than ``MAX_FITTED_ROWS`` are sampled. The trees are boosted, with one value per leaf. ``loss`` takes raw
+    scores, targets and weights.
     """
     if trees.vector or trees.divisor != 1 or trees.root.shape[0] < BLOCKS * trees.outputs:
         return None

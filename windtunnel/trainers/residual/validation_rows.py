@@ -34,18 +34,10 @@ def random_rows(items: Items, limit: int, generator: torch.Generator) -> Items:
 
 @dataclass(frozen=True)
 class SplitRows:
-    """Indices of the rows with a weight above 0, int64.
+    """Indices of the rows with a weight above 0, int64."""
 
-    Attributes
-    ----------
-    halves : list of Tensor
-        The indices of the rows in each half, ascending.
-    shuffled : Tensor
-        The indices of all these rows, in the order of a hash of their values.
-    """
-
-    halves: list[Tensor]
-    shuffled: Tensor
+    halves: list[Tensor]  # the indices of the rows in each half, ascending
+    shuffled: Tensor  # the indices of all these rows, in the order of a hash of their values
 
 
 def split_rows(items: Items, seed: int) -> SplitRows:

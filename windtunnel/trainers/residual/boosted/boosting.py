@@ -48,21 +48,19 @@ class BinnedFeatures:
 
 
 class BoostingRows(NamedTuple):
-    """Init scores ``[N, K]``, targets and weights."""
+    """Init scores, targets and weights."""
 
-    scores: Tensor
+    scores: Tensor  # ``[N, K]``
     target: Tensor
     weight: Tensor | None = None
 
 
 @dataclass(frozen=True)
 class Boosting:
-    """Boosted trees, and their losses on the validation rows.
-
-    ``losses`` ``[rounds + 1, 3]``: on all validation rows, and on either half; the first without a tree.
-    """
+    """Boosted trees, and their losses on the validation rows."""
 
     booster: Any
+    # ``[rounds + 1, 3]``: on all validation rows, and on either half; the first row is without a tree
     losses: NDArray[np.float64]
 
     def rounds(self, part: int = 0) -> int:
@@ -142,7 +140,7 @@ def boosting_derivatives(
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """First and second derivatives of the loss of each row by each of its scores, ``[N, K]``.
 
-    The second is at least 1e-6; it is 1 for losses without any, such as absolute errors.
+    The second is at least 1e-6. It is 1 for losses whose second derivative is 0 everywhere, such as absolute errors.
     """
     first, second = derivatives(lambda scores: loss(scores, target, weight) * len(scores), scores)
     return _flat(first), _flat(second.clamp_min(LEAST_CURVATURE) if second.any() else torch.ones_like(second))

@@ -20,9 +20,10 @@ from windtunnel.trainers.residual.significance import compare_scores
 from windtunnel.trainers.residual.training import FittedResidual
 
 MIN_ROWS = 3000
-"""Training rows from which target statistics of interactions say more than noise."""
+"""With fewer training rows, target statistics of interactions are mostly noise."""
 STANDARD_ERRORS = 2
-"""The loss must be lower than that of the best other candidate by so many: trees also fit what changes with time."""
+"""The loss must be this many standard errors below that of the best other candidate: trees also fit what changes with
+time."""
 NO_TREE = "no tree lowers the loss of the validation rows"
 
 
@@ -31,8 +32,8 @@ def add_boosted(
 ) -> list[Candidate]:
     """The candidates, and behind them the boosted residual on top of the best of these.
 
-    There is none with fewer than ``MIN_ROWS`` training rows, or with a custom loss, whose derivatives for single rows
-    may not be defined.
+    With fewer than ``MIN_ROWS`` training rows there is no boosted residual, and none with a custom loss, whose
+    derivatives for single rows may not be defined.
     """
     if isinstance(setup.initial.loss, CustomLoss) or len(setup.items[0][1]) < MIN_ROWS:
         return list(candidates)
@@ -65,7 +66,7 @@ def _candidate(
     recipe: Recipe,
     metric: Metric,
 ) -> Candidate:
-    """A boosted residual on top of the best candidate; rejected unless its loss is lower than that of this one."""
+    """A boosted residual on top of the best candidate; rejected unless it beats the pipeline and that candidate."""
     name = "boosted residual" if best.residual is None else f"{best.name} + boosted"
     residual, loss, (train, valid) = best.residual, setup.initial.loss, setup.items
     of_train, start = _start_scores(residual, setup)

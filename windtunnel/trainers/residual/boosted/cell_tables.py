@@ -24,21 +24,11 @@ BLOCKS = {"contiguous": 60, "random": 20}
 
 @dataclass(frozen=True)
 class TargetRows:
-    """Rows to compute target statistics of.
+    """Rows to compute target statistics of."""
 
-    Attributes
-    ----------
-    codes : Tensor
-        int64 ``[N, columns]``.
-    target : ndarray
-        float64 ``[N, K]``, the columns whose means are target statistics.
-    weight : ndarray
-        float64 ``[N]``.
-    """
-
-    codes: Tensor
-    target: NDArray[np.float64]
-    weight: NDArray[np.float64]
+    codes: Tensor  # int64 ``[N, columns]``
+    target: NDArray[np.float64]  # ``[N, K]``, the columns whose means are target statistics
+    weight: NDArray[np.float64]  # ``[N]``
 
     @property
     def mean(self) -> NDArray[np.float64]:
@@ -49,22 +39,12 @@ class TargetRows:
 
 @dataclass(frozen=True)
 class CellSums:
-    """Sums over the training rows of each cell of an interaction that has any.
-
-    Attributes
-    ----------
-    interaction : Interaction
-    cells : ndarray
-        int64 ``[n]``, the cells that have training rows, ascending.
-    places : ndarray
-        int64 ``[N]``, the place of each training row's cell among these.
-    targets, weights : ndarray
-        Sums ``[n + 1, K]`` and ``[n + 1]`` by place; the last is 0, that of any other cell.
-    """
+    """Sums over the training rows of each cell, for the cells of an interaction that have any."""
 
     interaction: Interaction
-    cells: NDArray[np.int64]
-    places: NDArray[np.int64]
+    cells: NDArray[np.int64]  # ``[n]``, the cells that have training rows, ascending
+    places: NDArray[np.int64]  # ``[N]``, the place of each training row's cell among these
+    # targets, weights: sums ``[n + 1, K]`` and ``[n + 1]`` by place; the last is 0, that of any other cell
     targets: NDArray[np.float64]
     weights: NDArray[np.float64]
 
@@ -90,15 +70,9 @@ class CellTables:
     With G_c and W_c the sums of a cell, m the mean target and p = ``PRIOR_ROWS``, its target statistic is
     (G_c + p m) / (W_c + p), and its second feature is W_c. A training row's features are those of the sums over all
     other blocks of rows.
-
-    Attributes
-    ----------
-    mean : ndarray
-        ``[K]``.
-    sums : list of CellSums
     """
 
-    mean: NDArray[np.float64]
+    mean: NDArray[np.float64]  # ``[K]``
     sums: list[CellSums]
 
     @classmethod
@@ -141,14 +115,8 @@ class CellTables:
     ) -> CellStatistics:
         """The module that computes the features in bins.
 
-        Parameters
-        ----------
-        columns : sequence of int
-            The columns that it reads, ascending, by their positions among the codes.
-        edges, size
-            Of these columns, as in ``CellStatistics``.
-        thresholds : sequence of ndarray
-            Of each feature, ascending, at most 255.
+        ``columns`` are those that it reads, ascending, by their positions among the codes; ``edges`` and ``size`` are
+        of these columns, as in ``CellStatistics``. ``thresholds`` are those of each feature, ascending, at most 255.
         """
         place = {column: position for position, column in enumerate(columns)}
         count = torch.tensor([each.cell_count for each in self.interactions])

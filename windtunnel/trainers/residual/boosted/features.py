@@ -33,25 +33,13 @@ SEEDS = 48
 
 @dataclass(frozen=True)
 class BoostedFeatures:
-    """The features of training rows, by the way in which blocks are drawn, and of validation rows.
-
-    Attributes
-    ----------
-    coder : ColumnCoder
-    tables : CellTables
-    sample : Tensor
-        Numbers of the training rows that trees are boosted on, ascending.
-    train : dict of str to ndarray
-        float32 ``[sample, P (K + 1)]`` by the names in ``BLOCKS``.
-    valid : ndarray
-        float32 ``[validation rows, P (K + 1)]``.
-    """
+    """The features of training rows, by the way in which blocks are drawn, and of validation rows."""
 
     coder: ColumnCoder
     tables: CellTables
-    sample: Tensor
-    train: dict[str, NDArray[np.float32]]
-    valid: NDArray[np.float32]
+    sample: Tensor  # numbers of the training rows that trees are boosted on, ascending
+    train: dict[str, NDArray[np.float32]]  # ``[sample, P (K + 1)]`` by the names in ``BLOCKS``
+    valid: NDArray[np.float32]  # ``[validation rows, P (K + 1)]``
 
     @cached_property
     def width(self) -> int:
@@ -91,15 +79,8 @@ def fit_features(
 ) -> BoostedFeatures | None:
     """Select interactions on the training rows, and compute their target statistics; None without an interaction.
 
-    Parameters
-    ----------
-    head : Head
-    coder : ColumnCoder
-    train, valid : Items
-        Rows with init scores, training rows none of weight 0.
-    loss : callable
-    seed : int
-        Seed of random blocks and of the sample.
+    ``train`` and ``valid`` are rows with init scores, training rows none of weight 0. ``seed`` is that of random blocks
+    and of the sample.
     """
     outputs = train[0].numbers.shape[1] - len(coder.edges)
     rows, scores = split_scores(train[0], outputs)

@@ -29,25 +29,13 @@ WEIGHTS = (0.75, 0.5, 0.25)
 
 @dataclass(frozen=True)
 class BoostedResidual:
-    """Trees over target statistics: f(x) = weight start(x) + trees(x), where start(x) are the scores to extend.
-
-    Attributes
-    ----------
-    statistics : CellStatistics
-    trees : HardTrees
-        Their base is the part of the mean score that the weight takes away.
-    inputs : InputColumns
-        The columns that the statistics read.
-    weight : float
-    crossfitted : Tensor
-        ``[rows, K]``, f(x) of the validation rows; each half has what was chosen on the other half.
-    """
+    """Trees over target statistics: f(x) = weight start(x) + trees(x), where start(x) are the scores to extend."""
 
     statistics: CellStatistics
-    trees: HardTrees
-    inputs: InputColumns
+    trees: HardTrees  # their base is the part of the mean score that the weight takes away
+    inputs: InputColumns  # the columns that the statistics read
     weight: float
-    crossfitted: Tensor
+    crossfitted: Tensor  # ``[rows, K]``, f(x) of the validation rows; each half has what was chosen on the other half
 
     def scores(self, rows: Batch, start: Tensor) -> Tensor:
         """f(x) ``[N, K]`` of rows without init scores, which start from the scores ``[N, K]``."""
@@ -63,32 +51,20 @@ class BoostedResidual:
 
 @dataclass(frozen=True)
 class Choice:
-    """What a race chooses: how blocks of rows are drawn, and the weight of the start scores."""
+    """What a race chooses."""
 
-    blocks: str
-    weight: float
+    blocks: str  # how blocks of rows are drawn: a name in ``BLOCKS``
+    weight: float  # of the start scores
 
 
 @dataclass(frozen=True)
 class Start:
-    """The rows to boost trees on, with the scores to start from.
+    """The rows to boost trees on, with the scores to start from."""
 
-    Attributes
-    ----------
-    train, valid : BoostingRows
-        The training rows are those of the sample.
-    mean : Tensor
-        ``[K]``, mean score of all training rows, towards which a weight below 1 draws the scores.
-    halves : pair of Tensor
-        Indices of the validation rows in each half.
-    loss : callable
-    seed : int
-    """
-
-    train: BoostingRows
+    train: BoostingRows  # the training rows of the sample
     valid: BoostingRows
-    mean: Tensor
-    halves: Sequence[Tensor]
+    mean: Tensor  # ``[K]``, mean score of all training rows, towards which a weight below 1 draws the scores
+    halves: Sequence[Tensor]  # indices of the validation rows in each half
     loss: Loss
     seed: int
 
@@ -119,18 +95,11 @@ def fit_boosted(
     """Boost trees on top of scores; None where no tree lowers the loss of the validation rows.
 
     Races show which blocks of rows, which weight of the start scores, and which interactions to use. Boosting with
-    these stops early on the validation rows. For the test, either half of these rows has the blocks, the weight and the
+    these stops early on the validation rows. For the test, each half of these rows has the blocks, the weight and the
     number of trees that have the lowest loss on the other half.
 
-    Parameters
-    ----------
-    features : BoostedFeatures
-    train, valid : (Tensor, Tensor) or (Tensor, Tensor, Tensor)
-        Scores to start from ``[N, K]``, targets and weights.
-    halves : pair of Tensor
-        Indices of the validation rows in each half.
-    loss : callable
-    seed : int
+    ``train`` and ``valid`` hold scores to start from ``[N, K]``, targets, and maybe weights; ``halves`` the indices of
+    the validation rows in each half.
     """
     sampled = BoostingRows(*(block[features.sample] for block in train))
     start = Start(sampled, BoostingRows(*valid), train[0].mean(dim=0), halves, loss, seed)
@@ -156,7 +125,7 @@ def fit_boosted(
 
 
 def _race(start: Start, features: BoostedFeatures) -> dict[Choice, Boosting]:
-    """A race for each way of drawing blocks, then with the better one for ever smaller weights, while these win."""
+    """A race for each way of drawing blocks, then with the better one for smaller weights, as long as these win."""
     every = -(-len(features.sample) // RACE_ROWS)
     binned = {blocks: BinnedFeatures.of(rows[::every], features.valid) for blocks, rows in features.train.items()}
     races = {
