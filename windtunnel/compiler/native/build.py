@@ -19,19 +19,16 @@ from windtunnel.errors import InvalidOption
 SOURCES = Path(__file__).with_name("c")
 NAME = "windtunnel_native"
 MORE_FLAGS = tuple(os.environ.get("WINDTUNNEL_NATIVE_FLAGS", "").split())
-"""Of ``make native-sanitize``."""
+"""Further flags, from ``make native-sanitize``."""
 FLAGS = ("-std=gnu11", "-O3", "-ffp-contract=off", "-fPIC", "-shared", "-pthread", *MORE_FLAGS)
 """``-ffp-contract=off``: a fused product and sum rounds once, and could move a value across a threshold."""
 
 
 @cache
 def library() -> ModuleType:
-    """The extension module, built unless the user's cache holds it.
+    """The extension module; it is built if the user's cache does not hold it.
 
-    Raises
-    ------
-    InvalidOption
-        There is no C compiler, no header of Python, or the compiler failed.
+    Raises ``InvalidOption`` if there is no C compiler or no header of Python, or if the compiler fails.
     """
     path = _cached_path()
     if not path.exists():

@@ -22,19 +22,13 @@ from windtunnel.program.scoring_pipeline import ScoringPipeline
 
 
 class NativeEngine(ProgramEngine):
-    """Runs a program in C, on the CPU.
-
-    Attributes
-    ----------
-    torch_steps : dict
-        The name of each step of the scores that runs in torch -> why.
-    """
+    """Runs a program in C, on the CPU."""
 
     fixed = False
 
     def __init__(self, program: Program, encoder: RowEncoder) -> None:
         super().__init__(program, encoder)
-        self.torch_steps: dict[str, str] = {}
+        self.torch_steps: dict[str, str] = {}  # the name of each step of the scores that runs in torch -> why
         self._whole: dict[str, NativePart] = {}
         self._scorers: dict[str, Scorer | None] = {}
         self._text_columns = TextColumns()
@@ -82,10 +76,7 @@ class NativeEngine(ProgramEngine):
     def image(self, method: str, checked: Sequence[tuple[int, int]]) -> bytes:
         """The image of a program that is native as a whole, with columns of ``slot_guards`` behind its outputs.
 
-        Raises
-        ------
-        NotNative
-            A step rejects rows by what has no native form.
+        Raises ``NotNative`` if the check by which a step rejects rows has no native form.
         """
         slots, last = self._upstream(method, {slot for slot, _ in checked})
         return checked_image(slots, last, checked, *self.example(2))

@@ -19,7 +19,7 @@ OPERATIONS = re.findall(
 """The names of the operations, in the order of their numbers."""
 UNREAD = 2**32 - 1
 WORKSPACE_BYTES = 2**19
-"""What the columns of a block of rows may take: they stay in the second-level cache."""
+"""Bytes that the columns of a block of rows may take, so that they stay in the second-level cache."""
 MOST_ROWS = 512
 """Rows of a block."""
 ALIGNMENT = 64
@@ -29,7 +29,7 @@ Fact = float | int | Tensor | NDArray[Any]
 
 
 class Header(NamedTuple):
-    """The start of an image, a word of 8 bytes each: ``wt_program`` of ``runtime.h``, which explains them."""
+    """The start of an image, 8 bytes for each field: ``wt_program`` of ``runtime.h``, which explains the fields."""
 
     size: int
     numbers: int
@@ -69,26 +69,17 @@ class _Step:
 class ImageWriter:
     """Collects the steps of a native program.
 
-    Columns are numbered in the order in which they are added: inputs, and outputs of steps.
-
-    Parameters
-    ----------
-    numbers, ids : int
-        How many columns the two blocks of a batch have at first.
-
-    Attributes
-    ----------
-    numbers, ids : list of int
-        The columns of the two blocks.
-    bytes_of : dict
-        A column of whole numbers from 0 to 255 -> the column that holds them as bytes, and its place among eight.
+    Columns are numbered in the order in which they are added: inputs, and outputs of steps. ``numbers`` and ``ids`` are
+    how many columns the two blocks of a batch have at first.
     """
 
     def __init__(self, numbers: int, ids: int) -> None:
         self._columns = 0
         self._steps: list[_Step] = []
         self._scratch = self._scratch_per_row = 0
+        # The columns of the two blocks.
         self.numbers, self.ids = self._new_columns(numbers), self._new_columns(ids)
+        # A column of whole numbers from 0 to 255 -> the column that holds them as bytes, and its place among eight.
         self.bytes_of: dict[int, tuple[int, int]] = {}
 
     def copy(self) -> Self:
@@ -118,18 +109,10 @@ class ImageWriter:
     ) -> list[int]:
         """Add a step; gives the numbers of its output columns.
 
-        Parameters
-        ----------
-        operation : str
-            In ``OPERATIONS``.
-        inputs : sequence of int
-            The columns that it reads.
-        outputs : int
-            How many columns it writes.
-        facts
-            What the operation reads, in its order. Tensors of floats are stored as float64.
-        scratch, scratch_per_row : int
-            Bytes of memory that the operation needs while it works on a block of rows.
+        ``operation`` is a name in ``OPERATIONS``, ``inputs`` are the columns that it reads, and ``outputs`` is how many
+        columns it writes. ``facts`` are what the operation reads, in its order; tensors of floats are stored as
+        float64. For a block of rows the operation needs ``scratch`` bytes of memory, and ``scratch_per_row`` more for
+        each row.
         """
         written = self._new_columns(outputs)
         self._steps.append(_Step(operation, list(inputs), written, facts))
@@ -170,7 +153,7 @@ class ImageWriter:
         return data.bytes(np.array(header, np.uint64))
 
     def _leave_out_unread(self, outputs: Sequence[int]) -> None:
-        """Leave out the steps of which nothing is read."""
+        """Leave out the steps whose outputs nothing reads."""
         read, steps = set(outputs), list[_Step]()
         for step in reversed(self._steps):
             if not read.isdisjoint(step.outputs):
@@ -203,7 +186,7 @@ class ImageWriter:
 
 
 class _Places:
-    """The places of columns in the workspace; those of columns that are read no more are taken again."""
+    """The places of columns in the workspace; a column that no later step reads leaves its place to others."""
 
     def __init__(self, columns: int) -> None:
         self.of_column = np.full(columns, UNREAD, np.uint32)
@@ -229,7 +212,7 @@ def operations_of(image: bytes) -> list[str]:
 
 
 def renumbered(image: bytes, operations: Sequence[str]) -> bytes:
-    """A program for a library with these operations alone."""
+    """The same program for a library that has only these operations."""
     block = bytearray(image)
     _records(block)[:, 0] = [operations.index(operation) for operation in operations_of(image)]
     return bytes(block)

@@ -21,10 +21,10 @@ from windtunnel.program.program import IDS, NUMBERS, ProgramStep
 
 @dataclass(frozen=True)
 class OutputType:
-    """The type of an output, and its shape without rows."""
+    """The type and the shape of an output."""
 
     dtype: torch.dtype
-    shape: tuple[int, ...]
+    shape: tuple[int, ...]  # without rows
 
     @property
     def width(self) -> int:
@@ -38,7 +38,7 @@ class TorchPart:
 
     slot: int
     step: ProgramStep
-    reason: str
+    reason: str  # why it has no native form
 
     def fill(self, values: list[Tensor]) -> None:
         """Compute the output of the step."""
@@ -46,20 +46,12 @@ class TorchPart:
 
 
 class PartWriter:
-    """Collects neighbouring steps into one native program; its inputs are all ids and the slots that the steps read.
-
-    Attributes
-    ----------
-    steps : dict
-        Slot -> step.
-    inputs : list of int
-        The slots of other parts that the steps read: the columns of the block of numbers.
-    """
+    """Collects neighbouring steps into one native program; its inputs are all ids and the slots that the steps read."""
 
     def __init__(self, slots: Mapping[int, OutputType]) -> None:
         self.slots, self.image = slots, ImageWriter(0, slots[IDS].width)
-        self.steps: dict[int, ProgramStep] = {}
-        self.inputs: list[int] = []
+        self.steps: dict[int, ProgramStep] = {}  # by slot
+        self.inputs: list[int] = []  # the slots of other parts that the steps read: the columns of the block of numbers
         self.columns = {IDS: self.image.ids}
 
     def with_step(self, slot: int, step: ProgramStep) -> PartWriter:
@@ -101,24 +93,15 @@ class PartWriter:
 
 
 class NativePart:
-    """Neighbouring steps as one native program.
-
-    Parameters
-    ----------
-    inputs : list of int
-        The slots whose columns are the numbers of the program.
-    outputs : list of (int, OutputType)
-        The slots that later parts read.
-    program : Program
-        In C.
-    """
+    """Neighbouring steps as one native program."""
 
     def __init__(self, inputs: list[int], outputs: list[tuple[int, OutputType]], program: Any) -> None:
+        # inputs: the slots whose columns are the numbers of the program; outputs: the slots that later parts read
         self.inputs, self.outputs, self.program = inputs, outputs, program
         self.width = sum(description.width for _, description in outputs)
 
     def run(self, numbers: Tensor, ids: Tensor) -> Tensor:
-        """The output of the only slot, of rows that are the only input."""
+        """The output of the only output slot, if the rows are the only input."""
         ((_, slot),) = self.outputs
         return self._computed(numbers, ids).to(slot.dtype).view(len(ids), *slot.shape)
 
@@ -140,10 +123,7 @@ class NativePart:
 def split(steps: Mapping[int, ProgramStep], last: int, numbers: Tensor, ids: Tensor) -> list[NativePart | TorchPart]:
     """Split the steps that slot ``last`` depends on, in order, into parts.
 
-    Parameters
-    ----------
-    numbers, ids : Tensor
-        A few rows, which tell types and shapes.
+    ``numbers`` and ``ids`` are a few rows, which tell types and shapes.
     """
     slots = _slots(steps, numbers, ids)
     groups: list[PartWriter | TorchPart] = []

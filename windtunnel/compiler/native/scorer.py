@@ -30,15 +30,9 @@ Scorer = Callable[[Any, Head], Any]
 def scorer(net: ScoringPipeline, method: str, part: NativePart | None, has_step: bool) -> Scorer | None:
     """The scorer of a method; None if only torch can decide which rows the source rejects.
 
-    Parameters
-    ----------
-    net : ScoringPipeline
-    method : str
-        A method of the source, or ``LABELS_AND_PROBABILITIES``.
-    part : NativePart or None
-        The whole program of the method, or of the raw scores.
-    has_step : bool
-        Whether the method has a step of its own, so that the output of the part is its output.
+    ``method`` is one of the source, or ``LABELS_AND_PROBABILITIES``. ``part`` is the whole program of the method, or of
+    the raw scores. ``has_step`` tells whether the method has a step of its own, so that the output of the part is its
+    output.
     """
     encoder, head, facts = net.encoder, net.head, net.facts()
     categories = [_category(category) for category in encoder.categories]
@@ -128,7 +122,7 @@ def _labels_and_probabilities(labels: NDArray[Any], values: NDArray[Any]) -> tup
 def _category(category: CategoryColumn) -> tuple[Any, ...] | None:
     """The fields of ``category`` in ``c/scorer.c``; None for a vocabulary that has no plain look-up.
 
-    Values whose id depends on more than the vocabulary's values count as rejected: the general way decides.
+    Values whose id depends on more than the vocabulary's values count as rejected, so that the general way decides.
     """
     vocabulary = category.vocabulary
     texts, plain = vocabulary.kind == "text", vocabulary.has_plain_lookup
@@ -142,8 +136,8 @@ def _category(category: CategoryColumn) -> tuple[Any, ...] | None:
 def _state(net: ScoringPipeline, encoder: RowEncoder) -> dict[str, tuple[Any, ...]]:
     """What a scorer was made of, and checks in every call.
 
-    Which tensors and modules there are; that no parameter moved, and none was written to; and that no buffer of floats
-    was written to. Buffers of whole numbers are facts, which nobody writes to in place but ``load_state_dict``.
+    It checks that the tensors and modules are the same, that no parameter moved or was written to, and that no buffer
+    of floats was written to. Buffers of whole numbers are facts, which only ``load_state_dict`` writes to in place.
     """
     modules = [*net.program.modules()]
     tables: list[dict[str, Any]] = [
@@ -163,7 +157,7 @@ def _state(net: ScoringPipeline, encoder: RowEncoder) -> dict[str, tuple[Any, ..
 
 
 def _written_to(module: torch.nn.Module) -> Iterator[Tensor]:
-    """The tensors of a module that are written to if any is."""
+    """The tensors that show whether a module was written to: those of floats, or the first tensor if there are none."""
     tensors = [*module.parameters(recurse=False), *module.buffers(recurse=False)]
     tensors = [tensor for tensor in tensors if not tensor.is_inference()]  # those do not count writes
     yield from [tensor for tensor in tensors if tensor.is_floating_point() and tensor.numel()] or tensors[:1]

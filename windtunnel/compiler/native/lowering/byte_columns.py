@@ -15,21 +15,11 @@ NO_SET = 2**32 - 1
 
 
 class ByteColumns:
-    """The columns of bytes of trees, and what their nodes compare with.
-
-    Attributes
-    ----------
-    count : int
-        Columns.
-    condition : int64 [P]
-        The condition of each node.
-    place, bound : int64 [conditions]
-        The column that a condition reads, and what a byte has to be above.
-    """
+    """The columns of bytes that trees read, and what their nodes compare the bytes with."""
 
     def __init__(self, walk: Walk) -> None:
-        self.count = 0
-        self.condition = np.zeros(len(walk.follow), np.int64)
+        self.count = 0  # columns
+        self.condition = np.zeros(len(walk.follow), np.int64)  # [P], the condition of each node
         self._columns: list[tuple[int, int, int]] = []  # of values; of a set its start and last category
         self._searches = Searches()
         self._goes_right = walk.set_goes_right.astype(np.uint8)
@@ -51,10 +41,11 @@ class ByteColumns:
             place.append(np.arange(self.count - sets, self.count))
             bound.append(np.zeros(sets, np.int64))
             conditions += sets
+        # [conditions], the column that each condition reads, and what a byte has to be above.
         self.place, self.bound = np.concatenate(place), np.concatenate(bound)
 
     def facts(self) -> tuple[Fact, ...]:
-        """Those that ``wt_tree_bytes_of`` reads."""
+        """The facts that ``wt_tree_bytes_of`` reads."""
         searches, cells, bounds = self._searches.facts()
         value, start, last_category = np.array(self._columns, np.uint32).reshape(-1, 3).T.copy()
         is_set = start != NO_SET

@@ -26,11 +26,11 @@ INTERACTION = np.dtype(
 )
 """The struct ``cell_interaction`` of ``cells.c``."""
 DENSE = 8
-"""If there are at most this many cells per stored cell, every cell has a row: half the time of a hash."""
+"""If there are at most this many cells per stored cell, every cell has a row, which takes half the time of a hash."""
 SMALL = 1 << 14
-"""So few cells have a row each, however few are stored: they stay in the first-level cache, or nearly."""
+"""Up to this many cells, every cell has a row, however few are stored: the rows nearly fit the first-level cache."""
 SLOTS = 1.25
-"""At least so many slots per stored cell."""
+"""The fewest slots per stored cell."""
 BUCKET_SLOTS = 4
 """Slots per bucket."""
 MOST_HASHES = 200
@@ -44,27 +44,16 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class CellRows:
-    """Where the row of each cell is.
+    """Where the row of each cell is."""
 
-    Attributes
-    ----------
-    facts : tuple
-        ``cell_facts`` of C.
-    source : int64 [rows]
-        The row of the module's table that each row of the native table holds.
-    """
-
-    facts: tuple[Fact, ...]
-    source: Ints
+    facts: tuple[Fact, ...]  # ``cell_facts`` of C
+    source: Ints  # [rows], the row of the module's table that each row of the native table holds
 
 
 def cell_rows(module: ResidualModel | CellStatistics) -> CellRows:
     """The layout of the tables of all interactions of a module.
 
-    Raises
-    ------
-    NotNative
-        Computing a cell needs whole numbers beyond 2^53, or no perfect hash was found.
+    Raises ``NotNative`` if computing a cell needs whole numbers beyond 2^53, or if no perfect hash is found.
     """
     interactions, size = module.interactions.tolist(), module.size.tolist()
     counts, keys = module.cell_count.tolist(), module.keys.long().numpy()
@@ -106,7 +95,7 @@ def _joined(parts: list[Ints]) -> NDArray[np.uint32]:
 
 
 def _add_digits(digits: list[tuple[int, int, float]], columns: list[int], size: list[int], count: int) -> bool:
-    """Add the digits of an interaction; tells whether its number can reach the count of cells."""
+    """Add the digits of an interaction; tells whether the number that they form can reach the count of cells."""
     limit = 1
     for column in columns:
         wraps = limit * size[column] > EXACT
@@ -152,7 +141,7 @@ def _hashes(cells: Ints, factor: int) -> Ints:
 
 
 def _displacements(bucket: Ints, base: Ints, slots: int, buckets: int) -> Ints | None:
-    """The displacement of each bucket, so that no two hashes have a slot; None if some found none."""
+    """The displacement of each bucket, so that no two hashes share a slot; None if a bucket finds no displacement."""
     order = np.argsort(bucket, kind="stable")
     sizes = np.bincount(bucket, minlength=buckets)
     start = np.cumsum(sizes) - sizes

@@ -18,26 +18,22 @@ PERMUTED, ROWS = 256, 4
 """``PERMUTED`` and ``OBLIVIOUS_ROWS`` of ``trees_oblivious.c``."""
 MOST_LEVELS, BYTE_LEVELS = 16, 8
 MOST_LEAVES = 1 << 23
-"""Of all trees, those that a shallow tree repeats included."""
+"""The most leaves of all trees together."""
 
 
 @dataclass(frozen=True)
 class Tables:
-    """Facts of the C operation from the columns of bytes to the leaves, and its scratch bytes."""
+    """What the C operation needs."""
 
-    facts: tuple[Fact, ...]
-    scratch: int
+    facts: tuple[Fact, ...]  # from the columns of bytes to the leaves
+    scratch: int  # bytes
 
 
 def oblivious(walk: Walk, value: NDArray[np.float64], score_of_tree: Ints) -> Tables | None:
-    """The tables of oblivious trees; None if the nodes of a level ask several things.
+    """The tables of oblivious trees; None if nodes of a level have different conditions, or the trees are too large.
 
-    Parameters
-    ----------
-    walk : Walk
-    value : float64 [P] or [P, K]
-        The values of the leaves.
-    score_of_tree : int64 [trees of all scores]
+    ``value`` ``[P]`` or ``[P, K]`` are the values of the leaves; ``score_of_tree`` has an entry for each tree of all
+    scores.
     """
     levels = levels_of(walk)
     trees, deepest = len(walk.root), len(levels)

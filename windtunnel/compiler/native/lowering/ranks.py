@@ -37,9 +37,9 @@ class Searches:
         self._bound += len(thresholds)
 
     def facts(self) -> tuple[NDArray[np.void], NDArray[np.uint16], NDArray[np.float64]]:
-        """The records, the cells, and the thresholds with numbers of infinity behind those of each search.
+        """The records, the cells, and the thresholds, with infinities behind those of each search.
 
-        These are enough for as many steps as the longest search takes.
+        There are enough infinities for as many steps as the longest search takes.
         """
         records = np.array(self._records, SEARCH)
         beyond = np.full(1 << int(records["steps"].max(initial=0)), np.inf)

@@ -36,19 +36,9 @@ def lowers(module_class: type[M]) -> Callable[[Callable[[M, ImageWriter, list[in
 def lower(module: Module, image: ImageWriter, columns: Sequence[int], dtype: torch.dtype) -> list[int]:
     """Add the steps of a module; gives the columns of its output.
 
-    A module without a lowering function is traced: see ``traced.py``.
-
-    Parameters
-    ----------
-    columns : sequence of int
-        The input columns of the module.
-    dtype : torch.dtype
-        The type of its input.
-
-    Raises
-    ------
-    NotNative
-        The lowering function does not take this module, or it computes something that has no native form.
+    A module without a lowering function is traced: see ``traced.py``. ``columns`` are the input columns of the module,
+    ``dtype`` is their type. Raises ``NotNative`` if the lowering function does not take this module, or if the module
+    computes something that has no native form.
     """
     if (lowering := _LOWERINGS.get(type(module))) is not None:
         return lowering(module, image, list(columns))

@@ -58,16 +58,16 @@ def _first_layer(module: SoftTrees, width: int) -> Tensor:
 
 
 def _padded(tensor: Tensor, dim: int) -> Tensor:
-    """With zeros up to a multiple of ``UNITS``."""
+    """The tensor with zeros behind it, up to a multiple of ``UNITS`` along a dimension."""
     missing = -tensor.shape[dim] % UNITS
     shape = [missing if at == dim else size for at, size in enumerate(tensor.shape)]
     return torch.cat([tensor, tensor.new_zeros(shape)], dim)
 
 
 def _in_units(weight: Tensor) -> tuple[Tensor, NDArray[np.uint32], NDArray[np.uint32]]:
-    """``[T, inputs, units]``: of each four units the weights of the inputs that have any, ``[.., 4]``.
+    """The weights ``[T, inputs, units]`` of each input and four units, ``[W, 4]``, without those that are all 0.
 
-    With them where those of each four units start, ``[T * units / 4 + 1]``, and the input of each four weights.
+    Behind them, where those of each four units start, ``[T * units / 4 + 1]``, and the input of each, ``[W]``.
     """
     trees, inputs, units = weight.shape
     of_units = weight.view(trees, inputs, units // UNITS, UNITS).transpose(1, 2).reshape(-1, inputs, UNITS)

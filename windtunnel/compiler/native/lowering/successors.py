@@ -12,9 +12,9 @@ from windtunnel.compiler.native.lowering.tree_layout import Ints, Walk, levels_o
 LANES = 64
 """Nodes of a table."""
 MOST_COLUMNS = 256
-"""So many bytes are permuted at once."""
+"""The most columns of bytes: so many bytes are permuted at once."""
 COST = 17
-"""Of a row and a table, in the unit of ``Masks.cost``; measured."""
+"""Cost of a row and a table, in the unit of ``Masks.cost``; measured."""
 NONE: tuple[Fact, ...] = (0,)
 """The facts of trees without tables."""
 
@@ -22,13 +22,8 @@ NONE: tuple[Fact, ...] = (0,)
 def successors(walk: Walk, value: NDArray[np.float64], cost_of_masks: int) -> tuple[Fact, ...]:
     """The facts of trees that have masks and compare few thresholds; ``NONE`` for others.
 
-    Parameters
-    ----------
-    walk : Walk
-    value : float64 [P] or [P, K]
-        The values of the leaves.
-    cost_of_masks : int
-        ``Masks.cost``: tables do not pay for more rows than cost as much.
+    ``value`` ``[P]`` or ``[P, K]`` are the values of the leaves. Tables are used up to the number of rows at which they
+    cost as much as masks; ``cost_of_masks`` is ``Masks.cost``.
     """
     levels = levels_of(walk)
     trees = len(walk.root)
@@ -67,12 +62,8 @@ def _tables(
 ) -> tuple[NDArray[np.uint8], NDArray[np.float64]]:
     """Each ``successor_table``, uint8 ``[count, 4, LANES]``, and the values of the leaves below each of its nodes.
 
-    Parameters
-    ----------
-    position, place : int64 [nodes]
-        Of the trees, and in the tables.
-    number : int64 [P]
-        Of the nodes in their trees.
+    ``position`` and ``place`` ``[nodes]`` are the places of the nodes in the trees and in the tables, ``number``
+    ``[P]`` are the numbers of the nodes in their trees.
     """
     tables, values = np.zeros((4, count * LANES), np.uint8), np.zeros((count * LANES, 2))
     condition = columns.condition[position]

@@ -27,9 +27,9 @@ class NotNative(Exception):
 
 
 MOST_COLUMNS = 2**14
-"""Intermediate columns of a module: more of them would not stay in the processor's cache."""
+"""The most intermediate columns of a module: more of them would not stay in the processor's cache."""
 EXACT = 2**53
-"""The whole numbers that float64 holds."""
+"""Up to this number, float64 holds all whole numbers."""
 SUM, PRODUCT, GREATEST, LEAST = range(4)
 """Reductions, as ``groups.c`` numbers them."""
 _SOURCE = Path(__file__).parents[1].joinpath("c", "elementwise.c").read_text()
@@ -48,17 +48,10 @@ RECORDED: dict[str, Recorded] = {}
 
 
 class Traced(Tensor):
-    """A tensor of one row, each element of which is a column or a constant of a native program.
-
-    Attributes
-    ----------
-    recorder : Recorder
-    places : Tensor
-        int64, in the shape of the tensor: the number of a column, or -1 - the number of a constant.
-    """
+    """A tensor of one row, each element of which is a column or a constant of a native program."""
 
     recorder: Recorder
-    places: Tensor
+    places: Tensor  # int64, in the shape of the tensor: the number of a column, or -1 - the number of a constant
 
     @staticmethod
     def __new__(cls, recorder: Recorder, places: Tensor, dtype: torch.dtype) -> Traced:
@@ -101,10 +94,7 @@ class Recorder:
     def record(self, func: Any, args: Any, kwargs: Any) -> Any:
         """The output of an operation of torch.
 
-        Raises
-        ------
-        NotNative
-            Nothing is known of the operation, or it needs too many columns.
+        Raises ``NotNative`` if the operation is unknown, or needs too many columns.
         """
         name = func._schema.name.split("::")[1]
         writes = name.endswith("_") and not name.startswith("_")
@@ -194,7 +184,7 @@ class Recorder:
         return self.traced(result.view(shape))
 
     def _computed_at(self, operation: str, at: Tensor, columns: list[Tensor], *facts: int | Tensor) -> Tensor:
-        """The columns that a step computes for the elements ``at``; its inputs and its constants are those there."""
+        """The columns that a step computes for the elements ``at``, from the inputs and constants of these elements."""
         inputs = torch.cat([places[at] for places in columns])
         values = [self.constants(fact[at].numpy()) if isinstance(fact, Tensor) else fact for fact in facts]
         return self.computed(operation, inputs, [int(at.sum())], *values).places
@@ -271,12 +261,7 @@ def trace(
 ) -> list[int]:
     """Add the steps of a module, or of another function of a tensor; gives the columns of its output.
 
-    Parameters
-    ----------
-    columns : sequence of int
-        The input columns.
-    dtype : torch.dtype
-        Their type.
+    ``columns`` are the input columns, ``dtype`` is their type.
     """
     recorder = Recorder(image)
     x = Traced(recorder, torch.tensor([list(columns)], dtype=torch.int64), dtype)

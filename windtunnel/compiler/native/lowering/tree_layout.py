@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 MOST_LEAVES = 256
-"""Numbers of leaves are bytes."""
+"""The most leaves of a tree, because their numbers are bytes."""
 POPCOUNT = np.array([number.bit_count() for number in range(MOST_LEAVES)], np.uint8)
 
 Ints = NDArray[np.int64]
@@ -16,30 +16,17 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Walk:
-    """The arrays of a ``TreeWalk``, indexed by position.
+    """The arrays of a ``TreeWalk``, indexed by position."""
 
-    Attributes
-    ----------
-    root : int64 [trees of all scores]
-    follow : int64 [P]
-        The left child; a leaf follows to itself.
-    is_node : bool [P]
-    column : int64 [P]
-        Of values.
-    split : float64 [P]
-    set_start, set_last : int64 [P]
-        The sets of categories in ``set_goes_right``; ``set_start`` is 0 where a node has none.
-    set_goes_right : bool [S]
-    """
-
-    root: Ints
-    follow: Ints
-    is_node: NDArray[np.bool_]
-    column: Ints
-    split: NDArray[np.float64]
+    root: Ints  # [trees of all scores]
+    follow: Ints  # [P], the left child; a leaf follows to itself
+    is_node: NDArray[np.bool_]  # [P]
+    column: Ints  # [P], of values
+    split: NDArray[np.float64]  # [P]
+    # set_start, set_last: [P], the sets of categories in ``set_goes_right``; ``set_start`` is 0 where a node has none
     set_start: Ints
     set_last: Ints
-    set_goes_right: NDArray[np.bool_]
+    set_goes_right: NDArray[np.bool_]  # [S]
 
 
 def levels_of(walk: Walk) -> list[tuple[Ints, Ints]]:
@@ -55,7 +42,7 @@ def levels_of(walk: Walk) -> list[tuple[Ints, Ints]]:
 
 @dataclass(frozen=True)
 class _Records:
-    """A record per node, parents first; further ones where going right changes several bits of the number of a leaf."""
+    """A record per node, parents first; several where going right changes several bits of the number of a leaf."""
 
     first: Ints  # [nodes], the first record of a node
     plane: Ints  # [records]
@@ -142,7 +129,10 @@ def _leaves(walk: Walk, tree: Ints, position: Ints, number_left: Ints, number_ri
 
 
 def _leaf_numbers(walk: Walk, tree: Ints, position: Ints, local: Ints, start: Ints, planes: int) -> tuple[Ints, Ints]:
-    """The number of the leftmost leaf below each node, and below its right child: as few bits apart as are free."""
+    """The number of the leftmost leaf below each node, and of that below its right child.
+
+    The second is the free number that differs from the first in the fewest bits.
+    """
     trees = len(walk.root)
     counts = np.bincount(tree, minlength=trees)
     free = np.ones((trees, 1 << planes), np.bool_)

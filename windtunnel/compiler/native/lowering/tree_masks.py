@@ -17,7 +17,7 @@ WORD_ROWS = 64
 TREES = 8
 """``MASK_TREES`` of ``trees_masks.c``."""
 MOST_MASKS = 8192
-"""Of a block of trees: half a megabyte, which the second-level cache holds."""
+"""The most masks of a block of trees: half a megabyte, which the second-level cache holds."""
 MOST_SET_BITS = 1 << 27
 COLUMN = np.dtype([*SEARCH, *((name, np.uint32) for name in ("thresholds", "first", "column", "unused"))])
 ANY, PERFECT = 0, 1
@@ -26,22 +26,18 @@ ANY_COST, PERFECT_COST = 13, 5
 TABLE = 16
 """Values that are looked up at once."""
 FASTER_FROM = 16
-"""Rows of a batch from which masks are faster than one row after the other."""
+"""From so many rows of a batch on, masks are faster than one row after the other."""
 NODE = np.dtype([("condition", np.uint32), ("left", np.uint16), ("right", np.uint16)])
 
 
 @dataclass(frozen=True)
 class Masks:
-    """Trees as operations on masks: facts and scratch bytes of the C operation.
-
-    ``rows`` is the batch size from which masks are faster, ``cost`` about how many instructions ``WORD_ROWS`` rows
-    take; 0 without masks.
-    """
+    """Trees as operations on masks: what the C operation needs."""
 
     facts: tuple[Fact, ...]
-    scratch: int
-    rows: int
-    cost: int
+    scratch: int  # bytes
+    rows: int  # the batch size from which masks are faster
+    cost: int  # about how many instructions ``WORD_ROWS`` rows take; 0 without masks
 
 
 NO_MASKS = Masks((np.empty(0), 0, *[np.empty(0)] * 8, 0, 0, np.empty(0)), 0, 1 << 62, 0)
@@ -50,12 +46,8 @@ NO_MASKS = Masks((np.empty(0), 0, *[np.empty(0)] * 8, 0, 0, np.empty(0)), 0, 1 <
 def masks(walk: Walk, value: NDArray[np.float64], score_of_tree: Ints) -> Masks:
     """The masks of trees of at most ``MOST_LEAVES`` leaves; ``NO_MASKS`` for larger ones.
 
-    Parameters
-    ----------
-    walk : Walk
-    value : float64 [P] or [P, K]
-        The values of the leaves.
-    score_of_tree : int64 [trees of all scores]
+    ``value`` ``[P]`` or ``[P, K]`` are the values of the leaves; ``score_of_tree`` has an entry for each tree of all
+    scores.
     """
     layout = tree_layout(walk)
     if layout is None:
@@ -122,7 +114,7 @@ def _conditions(walk: Walk, layout: TreeLayout) -> _Conditions:
 
 
 def _blocks(walk: Walk, layout: TreeLayout) -> list[tuple[int, int]]:
-    """Cut trees into blocks of at most ``MOST_MASKS`` conditions, or one tree."""
+    """Cut trees into blocks of at most ``MOST_MASKS`` conditions; a tree with more is a block of its own."""
     position = layout.position
     split, column, sets = walk.split[position], walk.column[position], walk.set_start[position]
     order = np.lexsort((split, column, sets))
@@ -148,7 +140,7 @@ def _blocks(walk: Walk, layout: TreeLayout) -> list[tuple[int, int]]:
 
 @dataclass(frozen=True)
 class _LevelTrees:
-    """Perfect trees as conditions level by level: their leaves are numbered by the way down, a bit per level."""
+    """Perfect trees as conditions level by level; the number of a leaf has a bit per level, 1 for the right."""
 
     kind: Ints  # [trees]
     depth: Ints  # [trees]
@@ -161,7 +153,7 @@ class _LevelTrees:
 
 
 def _level_trees(walk: Walk, layout: TreeLayout, condition: Ints) -> _LevelTrees:
-    """The trees that are so full that completing them to perfect ones pays."""
+    """The trees that are so full that completing them to perfect trees pays."""
     trees = len(walk.root)
     depth = np.zeros(trees, np.int64)
     levels = levels_of(walk)
