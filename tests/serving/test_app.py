@@ -46,7 +46,7 @@ def folder(fitted, tmp_path_factory):
 def port(folder):
     models = [folder / "churn.windtunnel", folder / "line.windtunnel"]
     app = application(models, max_bytes=100_000, max_rows=100, timeout=2.0)
-    with running(app) as port:
+    with running(app, keep_alive=60) as port:  # a client that a busy machine keeps waiting is not an idle one
         yield port
 
 
