@@ -3,6 +3,7 @@
 # No postponed annotations here: torch.jit.script reads the class-level ones and takes no strings.
 
 from collections.abc import Container, Iterable, Mapping, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -92,7 +93,7 @@ class ProgramStep(nn.Module):
     @torch.jit.unused
     def places(self) -> list[tuple[int, int]]:
         """Slot and position there of each input column."""
-        takes: Iterable[Take] = self.takes  # type: ignore[assignment]
+        takes: Any = self.takes  # all of them a Take; torch types the members of a list as modules
         return [(take.slot, column) for take in takes for column in take.columns.tolist()]
 
     @torch.jit.unused

@@ -137,4 +137,5 @@ def _inputs_of_column(module: Module, column: int, width: int) -> Sequence[int] 
 def input_places(program: Program, slot: int) -> list[tuple[int, int]]:
     """Slot and position of each input column of the step that fills a slot."""
     step: Any = program.steps[slot - 2]
-    return step.places()  # type: ignore[no-any-return]
+    places: list[tuple[int, int]] = step.places()
+    return places

@@ -64,9 +64,8 @@ def follow(transform: Callable[[FloatRows], Any], module: Module, values: Sequen
 def transform_of(estimator: Any) -> Callable[[FloatRows], Any]:
     """The ``transform`` of a fitted estimator, for rows under the names that it was fitted on."""
     names = getattr(estimator, "feature_names_in_", None)
-    if names is None:
-        return estimator.transform  # type: ignore[no-any-return]
-    return lambda rows: estimator.transform(pd.DataFrame(rows, columns=labels_index(names)))
+    labels = None if names is None else labels_index(names)
+    return lambda rows: estimator.transform(rows if labels is None else pd.DataFrame(rows, columns=labels))
 
 
 def align_imputed(trees: Walk, values: Sequence[ImputedValue]) -> Walk:

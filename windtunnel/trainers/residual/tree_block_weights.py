@@ -9,9 +9,11 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from windtunnel.compiler.strategies import fastest
+from windtunnel.modules.trees.ensemble import TreeEnsemble
 from windtunnel.modules.trees.hard import HardTrees
 from windtunnel.objectives.losses import Loss
 from windtunnel.objectives.metrics import Metric
@@ -74,7 +76,9 @@ def weighted_trees(
         if metric.better(old, new):
             reason = f"the loss is lower, but {metric.name} gets worse on all rows ({old:.4f} -> {new:.4f})"
             test = replace(test, significant=False, reason=reason)
-    return WeightedTrees(position, _shrunken(trees, weighted, test.shrinkage, inputs.dtype), test)
+    if test.significant:
+        weighted = _shrunken(trees, weighted, test.shrinkage, inputs.dtype)
+    return WeightedTrees(position, weighted, test)
 
 
 def fit_block_weights(trees: HardTrees, rows: Items, loss: Loss, generator: torch.Generator) -> HardTrees | None:
@@ -101,17 +105,20 @@ def fit_block_weights(trees: HardTrees, rows: Items, loss: Loss, generator: torc
     ensemble = trees.ensemble()
     per_tree = weights[block].double().numpy()[_rounds(ensemble.output)]
     per_leaf = np.repeat(per_tree, np.diff(ensemble.leaf_start))
-    weighted = HardTrees.of(replace(ensemble, leaf_value=ensemble.leaf_value * per_leaf))
-    weighted.cast(inputs.dtype)
-    return fastest(weighted)
+    return _with_leaves(ensemble, ensemble.leaf_value * per_leaf, inputs.dtype)
 
 
 def _shrunken(trees: HardTrees, weighted: HardTrees, factor: float, dtype: torch.dtype) -> HardTrees:
     """The trees with ``factor`` times what the weights change in their leaves."""
     old, new = trees.ensemble(), weighted.ensemble()
-    shrunken = HardTrees.of(replace(new, leaf_value=old.leaf_value + factor * (new.leaf_value - old.leaf_value)))
-    shrunken.cast(dtype)
-    return fastest(shrunken)
+    return _with_leaves(old, old.leaf_value + factor * (new.leaf_value - old.leaf_value), dtype)
+
+
+def _with_leaves(ensemble: TreeEnsemble, values: NDArray[np.float64], dtype: torch.dtype) -> HardTrees:
+    """The trees of an ensemble with other values of the leaves."""
+    trees = HardTrees.of(replace(ensemble, leaf_value=values))
+    trees.cast(dtype)
+    return fastest(trees)
 
 
 def _minimise(sums: Tensor, base: Tensor, loss: Loss, target: Tensor, weight: Tensor | None = None) -> Tensor:
