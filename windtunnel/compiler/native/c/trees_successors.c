@@ -77,13 +77,17 @@ static inline successor_group successor_group_of(const wt_tree_facts *trees, con
     return some;
 }
 
-/* Go so many steps on in each tree, then take the leaves. */
+/* Go on until no row moves, at most so many steps in each tree; then take the leaves. */
 WT_INLINE void successor_leaves(successor_group *some, const successor_facts *facts, const unsigned char *bytes, uint32_t steps, double *leaves) {
-    for (; steps > 0; steps--)
+    for (uint32_t moved = 1; steps > 0 && moved != 0; steps--) {
+        moved = 0;
         for (size_t lane = 0; lane < WT_TREES_AT_ONCE; lane++) {
             const unsigned char *node = successor_node(facts->tables + some->first[lane], some->at[lane]);
-            some->at[lane] = node[offsetof(successor_table, left) + SUCCESSOR_LANES * successor_answer(node, bytes)];
+            uint32_t next = node[offsetof(successor_table, left) + SUCCESSOR_LANES * successor_answer(node, bytes)];
+            moved |= next ^ some->at[lane];
+            some->at[lane] = next;
         }
+    }
     for (size_t lane = 0; lane < WT_TREES_AT_ONCE; lane++) {
         size_t answer = successor_answer(successor_node(facts->tables + some->first[lane], some->at[lane]), bytes);
         leaves[some->place[lane]] = facts->values[(size_t)some->first[lane] * SUCCESSOR_LANES + some->at[lane]][answer];
@@ -107,30 +111,51 @@ WT_AVX2 WT_INLINE void successors_avx2(const successor_table *table, const __m25
     }
 }
 
-/* The leaves of a row in all trees. A step in the first table of a tree is one look-up. */
-WT_AVX2 WT_INLINE void successor_walk_avx2(const wt_tree_facts *trees, const successor_facts *facts, const unsigned char *bytes, size_t roots, double *leaves, size_t registers) {
-    __m256i of_row[MOST_PERMUTED_AVX2 / PERMUTED_AVX2];
+/* Go so many steps, or until a row is at its last node in all trees; to look for that after each step takes longer. */
+WT_INLINE void successor_steps(uint32_t *at, unsigned char (*next)[SUCCESSOR_TABLES * SUCCESSOR_LANES], uint32_t steps) {
+    enum { UNCHECKED = 3 };
+    for (; steps > UNCHECKED; steps -= UNCHECKED + 1) {
+        uint32_t moved = 0;
+        for (size_t step = 0; step < UNCHECKED; step++)
+            for (size_t lane = 0; lane < WT_TREES_AT_ONCE; lane++) at[lane] = next[lane][at[lane]];
+        for (size_t lane = 0; lane < WT_TREES_AT_ONCE; lane++) {
+            moved |= at[lane] ^ next[lane][at[lane]];
+            at[lane] = next[lane][at[lane]];
+        }
+        if (moved == 0) return;
+    }
+    for (; steps > 0; steps--)
+        for (size_t lane = 0; lane < WT_TREES_AT_ONCE; lane++) at[lane] = next[lane][at[lane]];
+}
+
+/* The leaves of some rows in all trees, [rows, roots]. A step in the first table of a tree is one look-up. Tables that one row has
+ * read are in the cache for the others. bytes: [rows, MOST_PERMUTED_AVX2] */
+WT_AVX2 WT_INLINE void successor_walk_avx2(const wt_tree_facts *trees, const successor_facts *facts, const unsigned char *bytes, size_t rows, size_t roots, double *leaves, size_t registers) {
     unsigned char next[WT_TREES_AT_ONCE][SUCCESSOR_TABLES * SUCCESSOR_LANES];
-    for (size_t at = 0; at < registers; at++) of_row[at] = _mm256_broadcastsi128_si256(_mm_loadu_si128((const void *)(bytes + PERMUTED_AVX2 * at)));
     for (size_t lane = 0; lane < WT_TREES_AT_ONCE; lane++) /* nodes beyond the first table wait */
         for (size_t node = SUCCESSOR_LANES; node < sizeof(next[lane]); node++) next[lane][node] = (unsigned char)node;
     for (size_t group = 0; group < trees->groups; group++) {
-        successor_group some = successor_group_of(trees, facts, group, roots);
-        for (size_t lane = 0; lane < WT_TREES_AT_ONCE; lane++) successors_avx2(facts->tables + some.first[lane], of_row, registers, next[lane]);
-        for (uint32_t step = some.inside; step > 0; step--)
-            for (size_t lane = 0; lane < WT_TREES_AT_ONCE; lane++) some.at[lane] = next[lane][some.at[lane]];
-        successor_leaves(&some, facts, bytes, some.beyond, leaves);
+        const successor_group start = successor_group_of(trees, facts, group, roots);
+        for (size_t row = 0; row < rows; row++) {
+            const unsigned char *of_row = bytes + row * MOST_PERMUTED_AVX2;
+            __m256i permuted[MOST_PERMUTED_AVX2 / PERMUTED_AVX2];
+            for (size_t at = 0; at < registers; at++) permuted[at] = _mm256_broadcastsi128_si256(_mm_loadu_si128((const void *)(of_row + PERMUTED_AVX2 * at)));
+            successor_group some = start;
+            for (size_t lane = 0; lane < WT_TREES_AT_ONCE; lane++) successors_avx2(facts->tables + some.first[lane], permuted, registers, next[lane]);
+            successor_steps(some.at, next, some.inside);
+            successor_leaves(&some, facts, of_row, some.beyond, leaves + row * (roots + WT_TREES_AT_ONCE));
+        }
     }
 }
 
 /* For up to 16, 32 or 64 columns of bytes. */
-WT_AVX2 static void successor_walk_any_avx2(const wt_tree_facts *trees, const successor_facts *facts, const unsigned char *bytes, size_t roots, double *leaves) {
+WT_AVX2 static void successor_walk_any_avx2(const wt_tree_facts *trees, const successor_facts *facts, const unsigned char *bytes, size_t rows, size_t roots, double *leaves) {
     if (facts->columns.count <= PERMUTED_AVX2)
-        successor_walk_avx2(trees, facts, bytes, roots, leaves, 1);
+        successor_walk_avx2(trees, facts, bytes, rows, roots, leaves, 1);
     else if (facts->columns.count <= 2 * PERMUTED_AVX2)
-        successor_walk_avx2(trees, facts, bytes, roots, leaves, 2);
+        successor_walk_avx2(trees, facts, bytes, rows, roots, leaves, 2);
     else
-        successor_walk_avx2(trees, facts, bytes, roots, leaves, 4);
+        successor_walk_avx2(trees, facts, bytes, rows, roots, leaves, 4);
 }
 
 int wt_tree_successors_avx2(const wt_call *call, const wt_tree_facts *trees, size_t first, size_t count) {
@@ -138,17 +163,24 @@ int wt_tree_successors_avx2(const wt_call *call, const wt_tree_facts *trees, siz
     if (facts.columns.count > MOST_PERMUTED_AVX2 || !WT_HAS_AVX2) return 0;
     double *values = call->scratch, *leaves = values + trees->column_count;
     size_t roots = trees->vector != NULL ? trees->trees : trees->trees * trees->scores;
-    for (size_t row = first; row < first + count; row++) {
-        unsigned char bytes[MOST_PERMUTED_AVX2];
-        wt_tree_row_values(call, trees->float32, trees->columns, trees->column_count, row, values);
-        wt_tree_row_bytes(&facts.columns, values, bytes);
-        successor_walk_any_avx2(trees, &facts, bytes, roots, leaves);
+    for (size_t end = first + count; first < end; first += SUCCESSOR_ROWS) {
+        unsigned char bytes[SUCCESSOR_ROWS][MOST_PERMUTED_AVX2];
+        size_t rows = end - first < SUCCESSOR_ROWS ? end - first : SUCCESSOR_ROWS;
+        for (size_t row = 0; row < rows; row++) {
+            wt_tree_row_values(call, trees->float32, trees->columns, trees->column_count, first + row, values);
+            wt_tree_row_bytes(&facts.columns, values, bytes[row]);
+        }
+        successor_walk_any_avx2(trees, &facts, bytes[0], rows, roots, leaves);
         for (size_t score = 0; score < trees->scores; score++) {
-            const double *leaf = trees->vector != NULL ? leaves : leaves + score * trees->trees;
-            double sum = wt_output(call, score)[row];
+            const double *leaf = leaves + (trees->vector != NULL ? 0 : score * trees->trees);
+            double sum[SUCCESSOR_ROWS];
+            for (size_t row = 0; row < rows; row++) sum[row] = wt_output(call, score)[first + row];
             for (size_t tree = 0; tree < trees->trees; tree++)
-                sum += trees->vector != NULL ? trees->vector[(size_t)leaf[tree] * trees->scores + score] : leaf[tree];
-            wt_output(call, score)[row] = sum;
+                for (size_t row = 0; row < rows; row++) { /* side by side: a sum waits for the one before it */
+                    double value = leaf[row * (roots + WT_TREES_AT_ONCE) + tree];
+                    sum[row] += trees->vector != NULL ? trees->vector[(size_t)value * trees->scores + score] : value;
+                }
+            for (size_t row = 0; row < rows; row++) wt_output(call, score)[first + row] = sum[row];
         }
     }
     return 1;

@@ -30,6 +30,8 @@ BYTE, MOST_BYTE = 8, 255
 """``WT_BYTE`` of ``trees.h``, and the greatest byte."""
 AT_ONCE = 8
 """``WT_TREES_AT_ONCE``."""
+SUCCESSOR_ROWS = 4
+"""``SUCCESSOR_ROWS`` of ``trees_successors.c``."""
 
 
 @lowers(RankedWalkTrees)
@@ -69,7 +71,7 @@ def _scores(module: TreeWalk, image: ImageWriter, columns: list[int]) -> list[in
         value if vector else np.empty(0), *sums,
     )  # fmt: skip
     by_masks = masks(walk, value, score)
-    scratch = max(8 * (len(columns_read) + 1) + 8 * (len(root) + AT_ONCE), by_masks.scratch)
+    scratch = max(8 * (len(columns_read) + 1) + 8 * SUCCESSOR_ROWS * (len(root) + AT_ONCE), by_masks.scratch)
     per_row = 8 * (len(columns_read) + 1) + 4
     few_rows = successors(walk, value, by_masks.cost)
     facts = (*facts, by_masks.rows, *by_masks.facts, *few_rows)
