@@ -120,6 +120,7 @@ typedef struct {
     const uint32_t *cell, *bound, *steps;
     const uint32_t *value;                /* the column of values; those of one column follow each other */
     const uint32_t *set;                  /* place of the first category, or UINT32_MAX */
+    const uint32_t *few;                  /* how many thresholds, if they are few and float32 holds them, else 0 */
     const uint16_t *cells;
     const double *bounds;
     const unsigned char *goes_right;      /* of the categories of the sets */
@@ -127,7 +128,7 @@ typedef struct {
     int any_set;
 } wt_tree_bytes;
 
-enum { WT_TREE_BYTES_FACTS = 14 };
+enum { WT_TREE_BYTES_FACTS = 15 };
 
 /* Those of a call, whose facts start at a fact. */
 WT_LINKAGE wt_tree_bytes wt_tree_bytes_of(const wt_call *call, size_t fact);

@@ -49,17 +49,17 @@ static oblivious_facts oblivious_facts_of(const wt_call *call) {
         .float32 = fact[1].integer != 0,
         .value_count = (size_t)fact[2].integer,
         .columns = wt_tree_bytes_of(call, 3),
-        .compared = wt_tensor(call, 17),
-        .bound = wt_tensor(call, 18),
-        .permuted = fact[3].integer <= PERMUTED ? wt_tensor(call, 19) : NULL,
-        .levels = (size_t)fact[20].integer,
-        .trees = wt_tensor(call, 21),
-        .tree_count = (size_t)fact[22].integer,
-        .leaves = wt_tensor(call, 23),
-        .planes = wt_tensor(call, 24),
-        .vector = fact[25].integer != 0,
-        .base = wt_tensor(call, 26),
-        .divisor = fact[27].number,
+        .compared = wt_tensor(call, 18),
+        .bound = wt_tensor(call, 19),
+        .permuted = fact[3].integer <= PERMUTED ? wt_tensor(call, 20) : NULL,
+        .levels = (size_t)fact[21].integer,
+        .trees = wt_tensor(call, 22),
+        .tree_count = (size_t)fact[23].integer,
+        .leaves = wt_tensor(call, 24),
+        .planes = wt_tensor(call, 25),
+        .vector = fact[26].integer != 0,
+        .base = wt_tensor(call, 27),
+        .divisor = fact[28].number,
         .scores = call->step->outputs,
     };
     return facts;
@@ -175,11 +175,42 @@ static void oblivious_few_rows(const wt_call *call, const oblivious_facts *facts
 
 /* ---- More rows ---- */
 
-static void oblivious_column_bytes(const wt_tree_bytes *columns, size_t at, const double *values, unsigned char *bytes, size_t count) {
+#ifdef WT_AVX2
+/* Of float32 values among a few thresholds: a comparison with each takes less time than a search. Writes whole vectors. */
+WT_AVX2 static void oblivious_count_avx2(const double *bounds, size_t thresholds, const double *values, unsigned char *bytes, size_t count) {
+    enum { LANES = 8, VECTORS = OBLIVIOUS_VECTOR / LANES };
+    const __m256i in_order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
+    for (size_t row = 0; row < count; row += OBLIVIOUS_VECTOR) {
+        __m256 x[VECTORS];
+        __m256i below[VECTORS];
+        for (size_t at = 0; at < VECTORS; at++) {
+            const double *from = values + row + at * LANES;
+            x[at] = _mm256_set_m128(_mm256_cvtpd_ps(_mm256_loadu_pd(from + LANES / 2)), _mm256_cvtpd_ps(_mm256_loadu_pd(from)));
+            below[at] = _mm256_setzero_si256();
+        }
+        for (size_t threshold = 0; threshold < thresholds; threshold++) {
+            __m256 bound = _mm256_set1_ps((float)bounds[threshold]);
+            for (size_t at = 0; at < VECTORS; at++) below[at] = _mm256_sub_epi32(below[at], _mm256_castps_si256(_mm256_cmp_ps(x[at], bound, _CMP_GT_OQ)));
+        }
+        __m256i packed = _mm256_packus_epi16(_mm256_packus_epi32(below[0], below[1]), _mm256_packus_epi32(below[2], below[3]));
+        _mm256_storeu_si256((void *)(bytes + row), _mm256_permutevar8x32_epi32(packed, in_order));
+    }
+}
+#endif
+
+static void oblivious_column_bytes(const wt_tree_bytes *columns, size_t at, int float32, const double *values, unsigned char *bytes, size_t count) {
     if (columns->set[at] != UINT32_MAX) {
         for (size_t row = 0; row < count; row++) bytes[row] = wt_tree_in_set(columns, at, values[row]);
         return;
     }
+#ifdef WT_AVX2
+    if (float32 && columns->few[at] != 0 && WT_HAS_AVX2) {
+        oblivious_count_avx2(columns->bounds + columns->bound[at], columns->few[at], values, bytes, count);
+        return;
+    }
+#else
+    (void)float32;
+#endif
     wt_tree_search search = {
         .low = columns->low[at],
         .scale = columns->scale[at],
@@ -360,7 +391,7 @@ static void oblivious_more_rows(const wt_call *call, const oblivious_facts *fact
         uint32_t column = facts->columns.value[at];
         if (at == 0 || column != facts->columns.value[at - 1])
             wt_tree_values(call, facts->float32, facts->values + column, first, count, values);
-        oblivious_column_bytes(&facts->columns, at, values, bytes + at * WT_MASK_ROWS, count);
+        oblivious_column_bytes(&facts->columns, at, facts->float32, values, bytes + at * WT_MASK_ROWS, count);
     }
     for (size_t tree = 0; tree < facts->tree_count;) {
 #ifdef WT_BYTES

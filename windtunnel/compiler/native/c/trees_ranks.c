@@ -43,11 +43,12 @@ wt_tree_bytes wt_tree_bytes_of(const wt_call *call, size_t fact) {
         .steps = wt_tensor(call, fact + 6),
         .value = wt_tensor(call, fact + 7),
         .set = wt_tensor(call, fact + 8),
-        .cells = wt_tensor(call, fact + 9),
-        .bounds = wt_tensor(call, fact + 10),
-        .goes_right = wt_tensor(call, fact + 11),
-        .most_steps = (uint32_t)call->facts[fact + 12].integer,
-        .any_set = call->facts[fact + 13].integer != 0,
+        .few = wt_tensor(call, fact + 9),
+        .cells = wt_tensor(call, fact + 10),
+        .bounds = wt_tensor(call, fact + 11),
+        .goes_right = wt_tensor(call, fact + 12),
+        .most_steps = (uint32_t)call->facts[fact + 13].integer,
+        .any_set = call->facts[fact + 14].integer != 0,
     };
     return columns;
 }

@@ -12,6 +12,8 @@ from windtunnel.compiler.native.lowering.tree_layout import Ints, Walk
 NEVER = 255
 """No byte is above it."""
 NO_SET = 2**32 - 1
+FEW = 40
+"""So many thresholds are compared with each value in the time of a search."""
 
 
 class ByteColumns:
@@ -20,7 +22,8 @@ class ByteColumns:
     def __init__(self, walk: Walk) -> None:
         self.count = 0  # columns
         self.condition = np.zeros(len(walk.follow), np.int64)  # [P], the condition of each node
-        self._columns: list[tuple[int, int, int]] = []  # of values; of a set its start and last category
+        # of values; of a set its start and last category; how many thresholds, if they are few, else 0
+        self._columns: list[tuple[int, int, int, int]] = []
         self._searches = Searches()
         self._goes_right = walk.set_goes_right.astype(np.uint8)
         place: list[Ints] = [np.empty(0, np.int64)]
@@ -47,18 +50,20 @@ class ByteColumns:
     def facts(self) -> tuple[Fact, ...]:
         """The facts that ``wt_tree_bytes_of`` reads."""
         searches, cells, bounds = self._searches.facts()
-        value, start, last_category = np.array(self._columns, np.uint32).reshape(-1, 3).T.copy()
+        value, start, last_category, few = np.array(self._columns, np.uint32).reshape(-1, 4).T.copy()
         is_set = start != NO_SET
         low, scale, last = (searches[name].astype(np.float64) for name in ("low", "scale", "last"))
         scale[is_set], last[is_set] = 0, last_category[is_set]
         most_steps, any_set = int(searches["steps"].max(initial=0)), int(is_set.any())
         search = [searches[name].copy() for name in ("cell", "bound", "steps")]
-        facts = (low, scale, last, *search, value, start, cells, bounds, self._goes_right)
+        facts = (low, scale, last, *search, value, start, few, cells, bounds, self._goes_right)
         return self.count, *facts, most_steps, any_set
 
     def _add_thresholds(self, column: int, thresholds: NDArray[np.float64]) -> None:
         self._searches.add(thresholds)
-        self._columns.append((column, NO_SET, 0))
+        with np.errstate(over="ignore"):
+            few = len(thresholds) <= FEW and bool((thresholds.astype(np.float32) == thresholds).all())
+        self._columns.append((column, NO_SET, 0, len(thresholds) if few else 0))
         self.count += 1
 
     def _add_sets(self, column: int, walk: Walk, nodes: Ints, first_condition: int) -> int:
@@ -69,7 +74,7 @@ class ByteColumns:
             name = walk.set_goes_right[start : start + last + 1].tobytes()
             if name not in number:
                 self._searches.add(np.zeros(1))  # not read
-                self._columns.append((column, start, last))
+                self._columns.append((column, start, last, 0))
                 number[name] = len(number)
             self.condition[node] = first_condition + number[name]
         self.count += len(number)
