@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from c_library import CLibrary
+from export_cases import FORMATS, assert_as_net, columns_of, opened
 from hypothesis import HealthCheck, assume, event, given, settings
 from random_pipelines import ROWS, Drawn, pipelines
 
@@ -25,6 +26,8 @@ from windtunnel.program.head import METHODS
 EXAMPLES = int(os.environ.get("WINDTUNNEL_FUZZ", "60"))
 C_SHARE = int(os.environ.get("WINDTUNNEL_FUZZ_C", "20"))
 """One of so many pipelines is exported as C too: a second each, most of it in the C compiler."""
+FILE_SHARE = int(os.environ.get("WINDTUNNEL_FUZZ_FILE", "20"))
+"""One of so many pipelines is exported in another format too, which takes seconds."""
 TUNED_SHARE = int(os.environ.get("WINDTUNNEL_FUZZ_TUNED", "20"))
 """One of so many pipelines is fine-tuned and refreshed too, or put behind a small model: one to three seconds each."""
 TOLERANCE = 1e-9
@@ -212,13 +215,17 @@ def check_copies(drawn: Drawn, source: Any, net: Any) -> None:
     with TemporaryDirectory() as folder:
         net.save(path := Path(folder) / "net.windtunnel")
         saved = windtunnel.load(path, host=source if net.hosts else None)
+        library = exported(net, Path(folder))
     copies = {"saved": saved, "native": windtunnel.compile(net, backend="native")}
     # Soft trees round their input to float32, and the last bit of a cosine may decide to which number.
     soft = any(isinstance(module, SoftTrees) for module in net.program.modules())
+    if library is not None:
+        copies["C"] = library
     for name, copy in copies.items():
+        copy_methods = c_file.METHODS if copy is library else METHODS
         for kind, rows in spoiled(drawn.frame(40, offset=1), drawn.seed, drawn.strict).items():
             try:
-                compare(net, copy, rows, drawn.strict, tolerance=1e-5 if soft else TOLERANCE)
+                compare(net, copy, rows, drawn.strict, copy_methods, tolerance=1e-5 if soft else TOLERANCE)
             except BaseException as error:
                 error.add_note(f"{name} after fine-tuning, rows: {kind}")
                 raise
@@ -251,6 +258,30 @@ def exported(net: Any, folder: Path) -> CLibrary | None:
     return library
 
 
+def check_file(drawn: Drawn, net: Any) -> None:
+    """A file gives what the net gives, and rejects what it rejects."""
+    format = FORMATS[drawn.seed // FILE_SHARE % len(FORMATS)]
+    with TemporaryDirectory() as folder:
+        try:
+            model = quietly(opened, net, Path(folder), format)
+        except UnfaithfulOption as error:
+            event(f"not {format}: " + "...".join(str(error).split("'")[::2]))
+            return
+        event(f"{format}")
+        for kind, rows in spoiled(drawn.frame(40, offset=1), drawn.seed, drawn.strict).items():
+            try:
+                quietly(net.scores, rows)
+            except ValueError:
+                with pytest.raises(ValueError):
+                    quietly(model.scores, columns_of(net, rows))
+                continue
+            try:
+                quietly(assert_as_net, model, net, rows, TOLERANCE)
+            except BaseException as error:
+                error.add_note(f"{format}, rows: {kind}")
+                raise
+
+
 @settings(
     max_examples=EXAMPLES,
     deadline=None,
@@ -274,6 +305,8 @@ def test_random_pipelines(drawn: Drawn) -> None:
         return
     if drawn.seed % TUNED_SHARE == 0 and drawn.final[0] != "other":
         check_tuned(drawn, source)
+    if drawn.seed % FILE_SHARE == 1:
+        check_file(drawn, net)
     with TemporaryDirectory() as folder:
         library = exported(net, Path(folder)) if drawn.seed % C_SHARE == 0 else None
         for kind, rows in spoiled(drawn.frame(40, offset=1), drawn.seed, drawn.strict).items():
