@@ -1,11 +1,12 @@
-# make setup | demo | test | test-fast | test-oldest | test-package | docs | linkcheck | fuzz | fuzz-files | native-sanitize | check | coverage | figure: everything goes
-# through .venv, made from pyproject.toml and constraints.txt; test-oldest and test-package make separate environments.
+# make setup | demo | test | test-fast | test-oldest | test-versions | test-package | docs | linkcheck | fuzz | fuzz-files |
+# endurance | kills | native-sanitize | check | coverage | figure: everything goes through .venv, made from pyproject.toml and
+# constraints.txt; test-oldest, test-versions and test-package make environments of their own.
 PYTHON ?= $(shell command -v python3.11 || command -v python3.12 || command -v python3.13 || command -v python3)
 BIN := .venv/bin
 export OMP_WAIT_POLICY := passive
 STAMP := .venv/.ready
 
-.PHONY: setup demo test test-fast test-oldest test-package docs linkcheck fuzz fuzz-files kills native-sanitize check lint types coverage figure clean
+.PHONY: setup demo test test-fast test-oldest test-versions test-package docs linkcheck fuzz fuzz-files endurance kills native-sanitize check lint types coverage figure clean
 
 setup: $(STAMP)
 
@@ -33,17 +34,24 @@ FAST := $(addprefix tests/, encode modules/test_hard_trees.py modules/test_soft_
 test-fast: setup
 	$(BIN)/python -m pytest $(XDIST) -m "not slow and not whole_table" $(FAST)
 
-# The parity of the case table with the oldest versions of the source libraries, in an environment of its own.
+# The parity of the case table in environments of their own: with the oldest versions of the source libraries, or with the
+# Python and torch of your choice: make test-versions PYTHON=python3.13 TORCH=2.11.0
+TORCH ?= $(shell sed -n 's/^torch==//p' constraints.txt)
 OLDEST := .venv-oldest
-$(OLDEST)/.ready: pyproject.toml constraints.txt constraints-oldest.txt
-	$(PYTHON) -m venv $(OLDEST)
-	awk -F '==' 'NR == FNR { old[$$1]; print; next } !($$1 in old)' constraints-oldest.txt constraints.txt > $(OLDEST)/constraints.txt
-	$(OLDEST)/bin/pip install --quiet "$$(grep '^torch==' constraints.txt)"
-	$(OLDEST)/bin/pip install --quiet --constraint $(OLDEST)/constraints.txt --editable ".[boost,onnx,dev]"
-	touch $(OLDEST)/.ready
+VERSIONS := .venv-$(notdir $(PYTHON))-torch-$(TORCH)
+$(OLDEST)/.ready: CONSTRAINTS := constraints-oldest.txt
+$(OLDEST)/.ready $(VERSIONS)/.ready: pyproject.toml constraints.txt constraints-oldest.txt
+	$(PYTHON) -m venv $(@D)
+	echo "torch==$(TORCH)" | cat - $(CONSTRAINTS) > $(@D)/first.txt
+	awk -F '==' 'NR == FNR { first[$$1]; print; next } !($$1 in first)' $(@D)/first.txt constraints.txt > $(@D)/constraints.txt
+	$(@D)/bin/pip install --quiet torch==$(TORCH)
+	$(@D)/bin/pip install --quiet --constraint $(@D)/constraints.txt --editable ".[boost,onnx,dev]"
+	touch $@
 
 test-oldest: $(OLDEST)/.ready
-	$(OLDEST)/bin/python -m pytest $(XDIST) -W ignore::FutureWarning tests/api/test_translate.py tests/pipeline \
+test-versions: $(VERSIONS)/.ready
+test-oldest test-versions:
+	$(<D)/bin/python -m pytest $(XDIST) -W ignore::FutureWarning tests/api/test_translate.py tests/pipeline \
 		$(addprefix tests/translators/,composites linear preprocessing trees)
 
 # The sdist, a wheel built from it, and what a new user does first, in an empty environment without extras.
@@ -70,6 +78,11 @@ FILES ?= 50000
 fuzz-files: setup
 	WINDTUNNEL_FUZZ_FILES=$(FILES) $(BIN)/python -m pytest -o faulthandler_timeout=600 tests/export/test_fuzz_files.py \
 		tests/serving/test_app.py -k changed
+
+# So many calls from 16 threads, on each of three models; make test has 4,000.
+CALLS ?= 100000
+endurance: setup
+	WINDTUNNEL_CALLS=$(CALLS) $(BIN)/python -m pytest --durations 3 tests/compiler/native/test_endurance.py
 
 # Ten kills each of joint training, streamed training and sweeps on two processes, at random moments; make test has none.
 KILLS ?= 10
@@ -112,4 +125,4 @@ linkcheck: setup
 	$(BIN)/sphinx-build --builder linkcheck --quiet docs docs/_build/linkcheck
 
 clean:
-	rm -rf .venv $(OLDEST) $(PACKAGE) demo-output docs/_build docs/_figures docs/tutorials docs/api/generated
+	rm -rf .venv .venv-* demo-output docs/_build docs/_figures docs/tutorials docs/api/generated
