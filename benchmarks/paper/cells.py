@@ -20,6 +20,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import TargetEncoder
 
 import windtunnel
+from benchmarks.paper.deepgbm import deepgbm, freeze_encoders_of_trees
 from benchmarks.sets import DataSet, load
 from windtunnel.api.translation import Translation
 from windtunnel.errors import BadInput
@@ -36,10 +37,12 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "cold": {"level": "L1", "temperature": 1.0, "start": "cold"},
     "trees": {"level": "L1", "temperature": 1.0},
     "joint": {"level": "L1", "temperature": 1.0},
+    "deepgbm": {"level": "L1", "temperature": 1.0},
     "residual": {},
 }
 """What is measured: the source pipeline itself, or a translation with these options, trained at the paper's temperature
-1; "trees" trains nothing but the trees, "joint" by the recipe "joint", "residual" is the default ``fit``."""
+1; "trees" trains nothing but the trees, "joint" by the recipe "joint", "deepgbm" what ``deepgbm.py`` makes of the
+source, "residual" is the default ``fit``."""
 RATES = {"criteo": 1e-5}
 """The learning rates of the paper that are not its recipe's."""
 CALIBRATION = 5000
@@ -169,7 +172,7 @@ def measure(cells: list[Cell], limits: Limits) -> Iterator[dict[str, Any]]:
 
 def tuned(
     cell: Cell,
-    source: Pipeline,
+    source: Any,
     train: tuple[pd.DataFrame, NDArray[Any]],
     valid: tuple[pd.DataFrame, NDArray[Any]],
     test: tuple[pd.DataFrame, NDArray[Any]],
@@ -178,6 +181,8 @@ def tuned(
     """Translate, fine-tune and measure."""
     started = time.perf_counter()
     sample = train[0].sample(min(CALIBRATION, len(train[0])), random_state=cell.seed)
+    if cell.variant == "deepgbm":
+        source = deepgbm(source, cell.seed).fit(*train)
     best: Translation | None = None
     for recipe in limits.recipes(cell):
         net = windtunnel.translate(source, calibrate=sample, **VARIANTS[cell.variant])
@@ -185,6 +190,8 @@ def tuned(
             net.soften()
         if cell.variant == "trees":
             freeze_all_but_trees(net)
+        elif cell.variant == "deepgbm":
+            freeze_encoders_of_trees(net)
         start = auc(net, *test)
         net.fit(train, valid, recipe=recipe, progress=False)
         if best is None or net.history.best > best.history.best:

@@ -22,6 +22,7 @@ TRAINED = {
     "L4": "L4",
     "cold": "L1, cold start",
     "trees": "L1, trees alone",
+    "deepgbm": "DeepGBM, in our terms",
     "joint": 'L1, `recipe="joint"`, dropout {dropout:g}, ema {ema:g}',
     "residual": "residual model",
 }

@@ -127,7 +127,7 @@ TABLES = {
             ("L1, other half", {"variant": "L1", "trained_on": "unseen"}),
             *(
                 (variant, {"variant": variant, "trained_on": "seen"})
-                for variant in (*LEVELS, "cold", "trees", "joint", "residual")
+                for variant in (*LEVELS, "cold", "trees", "deepgbm", "joint", "residual")
             ),
         ],
         PIPELINES,

@@ -16,6 +16,7 @@ import windtunnel
 from benchmarks import published, sets
 from benchmarks.paper.__main__ import app
 from benchmarks.paper.cells import CONFIGS, Cell, Limits, config, freeze_all_but_trees, halves, seeded
+from benchmarks.paper.deepgbm import deepgbm, freeze_encoders_of_trees
 from benchmarks.paper.report import BEGIN, END, section, write_report
 from benchmarks.paper.tables import PAPER, TABLES
 from benchmarks.report import mean_and_error
@@ -235,9 +236,24 @@ def test_a_translation_of_the_trees_alone_trains_nothing_else() -> None:
         assert any(one.requires_grad for one in step.module.parameters()) == isinstance(step.module, SoftTrees)
 
 
+def test_deepgbm_trains_its_trees_and_its_categories_alone() -> None:
+    X, y = click_log(400)
+    pipeline = build_pipeline(config(2, 2)[0].pipeline, X).set_params(model__n_estimators=3, model__num_leaves=4)
+    source = deepgbm(pipeline.fit(X, y), seed=0).fit(X, y)
+    net = windtunnel.translate(source, calibrate=X, level="L1").soften()
+    np.testing.assert_allclose(net.predict_proba(X), source.predict_proba(X), atol=0.02)
+    freeze_encoders_of_trees(net)
+    trained = {
+        origin.name.split(".")[1]: type(step.module).__name__
+        for step, origin in zip(net.program.steps, net.origins, strict=True)
+        if any(one.requires_grad for one in step.module.parameters())
+    }
+    assert trained == {"gbdt2nn": "SoftTrees", "catnn": "FactorizationMachine", "final_estimator_": "Linear"}
+
+
 def test_cells_share_what_tables_have_in_common() -> None:
     cells = {name: set(table.cells("clicklog=9", [0, 1])) for name, table in TABLES.items()}
-    assert [len(one) for one in cells.values()] == [36, 12, 16, 24, 90, 198]
+    assert [len(one) for one in cells.values()] == [36, 12, 16, 24, 90, 216]
     whole = Cell("clicklog=9", 2, 2, "L1", 0)
     assert all((whole if name not in ("half", "5.6") else whole.source) in one for name, one in cells.items())
     for numbers in PAPER.values():
