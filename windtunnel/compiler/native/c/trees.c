@@ -77,7 +77,8 @@ static inline uint32_t tree_next(const wt_tree_node *node, const double *values,
     return node->follow + (values[node->column * step] > node->split);
 }
 
-/* The leaves of one row in all trees, several trees at once: their steps wait for memory side by side. */
+/* The leaves of one row in all trees, several trees at once: their steps wait for memory side by side. The row leaves a group
+ * as soon as it is at a leaf in all of its trees, mostly long before the deepest leaf. */
 static inline void tree_walk_row(const wt_tree_facts *facts, const double *values, uint32_t *leaves, const unsigned char *sets) {
     const wt_tree_node *nodes = facts->nodes;
     for (size_t group = 0; group < facts->groups; group++) {
@@ -85,8 +86,14 @@ static inline void tree_walk_row(const wt_tree_facts *facts, const double *value
         const uint32_t *place = facts->group_place + group * WT_TREES_AT_ONCE;
         uint32_t at[WT_TREES_AT_ONCE];
         for (size_t tree = 0; tree < WT_TREES_AT_ONCE; tree++) at[tree] = root[tree];
-        for (uint32_t level = facts->group_depth[group]; level > 0; level--)
-            for (size_t tree = 0; tree < WT_TREES_AT_ONCE; tree++) at[tree] = tree_next(nodes + at[tree], values, 1, sets);
+        for (uint32_t level = facts->group_depth[group], moved = 1; level > 0 && moved != 0; level--) {
+            moved = 0;
+            for (size_t tree = 0; tree < WT_TREES_AT_ONCE; tree++) {
+                uint32_t next = tree_next(nodes + at[tree], values, 1, sets);
+                moved |= next ^ at[tree];
+                at[tree] = next;
+            }
+        }
         for (size_t tree = 0; tree < WT_TREES_AT_ONCE; tree++) leaves[place[tree]] = at[tree];
     }
 }
