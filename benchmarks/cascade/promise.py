@@ -18,7 +18,7 @@ from benchmarks.command import command
 from windtunnel.serving.cascade.threshold import class_positions, loss_of_accuracy
 
 app = command()
-TEST_ROWS = 15_000
+TEST_ROWS = 60_000
 ALLOWED = (0.001, 0.005, 0.01)
 
 
