@@ -1,6 +1,6 @@
 """How often a cascade loses more accuracy on other rows than was allowed; a table for docs/cascades.md.
 
-python -m benchmarks.cascade.promise [--seeds 10] [--first-seed 100]
+python -m benchmarks.cascade.promise [--seeds 10] [--first-seed 100] [--pipeline toxic] [--test-rows 60000]
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from benchmarks.command import command
 from windtunnel.serving.cascade.threshold import class_positions, loss_of_accuracy
 
 app = command()
-TEST_ROWS = 60_000
+PIPELINES = {draw.__name__: draw for draw in (product, toxic, music, tracking)}
 ALLOWED = (0.001, 0.005, 0.01)
 
 
@@ -34,17 +34,19 @@ def loss(cascade: windtunnel.Cascade, rows: object, target: object) -> tuple[flo
 def main(
     seeds: Annotated[int, typer.Option(help="Data sets per workload.")] = 10,
     first_seed: Annotated[int, typer.Option(help="The data sets are drawn with this seed and those after it.")] = 100,
+    pipeline: Annotated[list[str] | None, typer.Option(help=f"By default {', '.join(PIPELINES)}.")] = None,
+    test_rows: Annotated[int, typer.Option(help="Of each data set; 3,000 at least.")] = 15_000,
 ) -> None:
     """Print a row per workload and allowed loss."""
     warnings.filterwarnings("ignore", message="X does not have valid feature names")
     results: dict[tuple[str, float], list[tuple[float, float]]] = {}
     for seed in range(first_seed, first_seed + seeds):
-        for draw in (product, toxic, music, tracking):
-            workload = draw(seed, TEST_ROWS - 3_000)
+        for name in pipeline or PIPELINES:
+            workload = PIPELINES[name](seed, test_rows - 3_000)
             for allowed in ALLOWED:
                 result = loss(made(workload, accuracy_loss=allowed), *workload.test)
-                results.setdefault((draw.__name__, allowed), []).append(result)
-                typer.echo(f"{draw.__name__} {seed}: allowed {allowed:g}, early {result[0]:.3f}, loss {result[1]:.5f}")
+                results.setdefault((name, allowed), []).append(result)
+                typer.echo(f"{name} {seed}: allowed {allowed:g}, early {result[0]:.3f}, loss {result[1]:.5f}")
     typer.echo(titles("pipeline", "allowed", "lost more on test rows", "loss: mean, largest", "predicted early"))
     for (name, allowed), values in results.items():
         early, losses = np.transpose(values)
