@@ -22,42 +22,25 @@ from windtunnel.trainers.recipe import Recipe
 def evaluate(
     metric: Metric, loss: Loss, score: Callable[..., Tensor], loader: Any, output: Callable[..., Tensor] | None = None
 ) -> float:
-    """The metric over the rows of a loader; over the rows of all processes in a distributed run.
+    """The metric over the rows of a loader; see ``evaluate_both``, which takes longer if a custom loss is slow."""
+    return evaluate_both(metric, loss, score, loader, output, with_loss=metric.name == "loss")[1]
+
+
+def evaluate_both(
+    metric: Metric,
+    loss: Loss,
+    score: Callable[..., Tensor],
+    loader: Any,
+    output: Callable[..., Tensor] | None = None,
+    *,
+    with_loss: bool = True,
+) -> tuple[float, float]:
+    """The mean loss (NaN without ``with_loss``) and the metric over the rows of a loader, and of all processes.
 
     The metric named "loss" is the mean of ``loss``. ``score(*rows)`` gives raw scores ``[B, K]``, and ``output(*rows)``
     the output of the source's method ``metric.method``, if a program step computes it. The loader yields encoded
     ``(rows, target)`` or ``(rows, target, weight)``.
     """
-    return _evaluate(metric, loss, score, loader, output, with_loss=metric.name == "loss")[1]
-
-
-def evaluate_both(
-    metric: Metric, loss: Loss, score: Callable[..., Tensor], loader: Any, output: Callable[..., Tensor] | None = None
-) -> tuple[float, float]:
-    """The mean loss and the metric; see ``evaluate``, which is faster if a custom loss is slow."""
-    return _evaluate(metric, loss, score, loader, output, with_loss=True)
-
-
-def evaluate_program(net: TranslatedPipeline, program: Program, recipe: Recipe, loader: Any) -> tuple[float, float]:
-    """The mean loss and the metric of a program in the place of that of a translation."""
-    metric = recipe.metric_for(net)
-
-    def output(method: str, numbers: Tensor, ids: Tensor) -> Tensor:
-        return net.run_in_slices(partial(program.output, method), Batch(numbers, ids))
-
-    of_method = None if metric.method is None else partial(output, metric.method)
-    return evaluate_both(metric, pick(recipe.loss, net.head), partial(output, "scores"), loader, of_method)
-
-
-def _evaluate(
-    metric: Metric,
-    loss: Loss,
-    score: Callable[..., Tensor],
-    loader: Any,
-    output: Callable[..., Tensor] | None,
-    *,
-    with_loss: bool,
-) -> tuple[float, float]:
     metric.reset()
     total: Tensor | float = 0.0
     count: Tensor | float = 0
@@ -75,3 +58,14 @@ def _evaluate(
     value = mean if metric.name == "loss" else metric.compute()
     metric.reset()
     return mean, value
+
+
+def evaluate_program(net: TranslatedPipeline, program: Program, recipe: Recipe, loader: Any) -> tuple[float, float]:
+    """The mean loss and the metric of a program in the place of that of a translation."""
+    metric = recipe.metric_for(net)
+
+    def output(method: str, numbers: Tensor, ids: Tensor) -> Tensor:
+        return net.run_in_slices(partial(program.output, method), Batch(numbers, ids))
+
+    of_method = None if metric.method is None else partial(output, metric.method)
+    return evaluate_both(metric, pick(recipe.loss, net.head), partial(output, "scores"), loader, of_method)
