@@ -16,8 +16,7 @@ from windtunnel.encode.vocabulary import UNKNOWN_ID
 from windtunnel.modules.linear.residual_model import ResidualModel, ResidualSum
 from windtunnel.program.program import IDS, NUMBERS, Program
 from windtunnel.program.translated import TranslatedPipeline
-from windtunnel.trainers.residual.binning import bin_edges
-from windtunnel.trainers.residual.column_coder import one_per_raw_column
+from windtunnel.trainers.residual.column_coder import bin_edges, code_counts, one_per_raw_column
 from windtunnel.trainers.residual.init_scores import InputColumns
 from windtunnel.trainers.residual.installation import install_residual
 from windtunnel.trainers.residual.training import FittedResidual
@@ -110,7 +109,7 @@ def _remove_residual(net: TranslatedPipeline, unit: Tensor) -> tuple[ResidualMod
 def _extended(old: ResidualModel, count: int, added: Tensor, lengths: Sequence[int]) -> ResidualModel:
     """A residual model of ``count`` numbers that also reads ``added`` ones, and ids of these vocabulary lengths."""
     edges = _pad_edges(old.edges, bin_edges(added))
-    bins = [*old.size[:count].tolist(), *(int(torch.isfinite(row).sum()) + 2 for row in edges[count:])]
+    bins = [*old.size[:count].tolist(), *code_counts(edges[count:])]
     size = [*bins, *lengths]
     weight, factors = (_blocks(part.detach(), old.size, count, size, len(bins)) for part in (old.weight, old.factors))
     interactions = torch.where(old.interactions >= count, old.interactions + added.shape[1], old.interactions)

@@ -1,4 +1,4 @@
-"""Codes of the encoded columns: what the interactions of residual models are made of."""
+"""Codes of the encoded columns, bins of numbers and ids: what the interactions of residual models are made of."""
 
 from __future__ import annotations
 
@@ -7,12 +7,15 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from windtunnel.encode import Batch, CategoryColumn
 from windtunnel.modules.linear.residual_model import column_codes
 from windtunnel.program.translated import TranslatedPipeline
-from windtunnel.trainers.residual.binning import bin_edges
 from windtunnel.trainers.residual.init_scores import InputColumns, concat, in_slices
+
+BINS = 32
+"""Approximate number of bins of a number; a column with fewer distinct values has a bin for each."""
 
 
 @dataclass(frozen=True)
@@ -27,14 +30,9 @@ class ColumnCoder:
     def of(cls, net: TranslatedPipeline, rows: Batch) -> ColumnCoder:
         """Bins for the numbers of these rows, and the ids of the translation."""
         edges, categories = bin_edges(rows.numbers), net.encoder.categories
-        sizes = [int(torch.isfinite(row).sum()) + 2 for row in edges]
-        sizes += [len(category.vocabulary) for category in categories]
-        count = len(edges)
-        return cls(
-            edges,
-            sizes,
-            [*range(count), *(count + at for at in one_per_raw_column(categories, range(len(categories))))],
-        )
+        sizes = [*code_counts(edges), *(len(category.vocabulary) for category in categories)]
+        ids = one_per_raw_column(categories, range(len(categories)))
+        return cls(edges, sizes, [*range(len(edges)), *(len(edges) + position for position in ids)])
 
     def codes(self, rows: Batch) -> Tensor:
         """int64 ``[N, columns]``."""
@@ -58,3 +56,30 @@ def one_per_raw_column(categories: Sequence[CategoryColumn], positions: Iterable
         if len(categories[position].vocabulary) > len(categories[other].vocabulary):
             largest[categories[position].column] = position
     return sorted(largest.values())
+
+
+def bin_edges(numbers: Tensor) -> Tensor:
+    """Edges between the bins of each number ``[n, E]``, padded with infinity."""
+    edges = [_column_edges(column[torch.isfinite(column)]) for column in numbers.t()]
+    return pad_sequence(edges, batch_first=True, padding_value=torch.inf) if edges else numbers.new_zeros(0, 0)
+
+
+def code_counts(edges: Tensor) -> list[int]:
+    """The number of codes of each number with these edges ``[n, E]``: one for missing values, one for each bin."""
+    counts: list[int] = (edges.isfinite().sum(dim=1) + 2).tolist()
+    return counts
+
+
+def _column_edges(column: Tensor) -> Tensor:
+    """Quantiles of a column; a value that alone fills a bin gets one, and the other values share the rest."""
+    values: Tensor
+    values, counts = torch.unique(column, return_counts=True)
+    if len(values) <= BINS:
+        return values
+    frequent = counts * BINS >= len(column)
+    rest = torch.repeat_interleave(values[~frequent], counts[~frequent])
+    bins = max(BINS - int(frequent.sum()), 2)
+    place = torch.linspace(0, len(rest) - 1, bins + 1, dtype=torch.float64)[1:-1]
+    below = values[:-1][frequent[1:]]  # lower edges of the bins of frequent values
+    edges: Tensor = torch.unique(torch.cat([rest[place.round().long()], values[frequent], below]))
+    return edges
