@@ -65,12 +65,6 @@ def split_scores(rows: Batch, outputs: int) -> tuple[Batch, Tensor]:
     return Batch(rows.numbers[:, :-outputs], rows.ids), rows.numbers[:, -outputs:]
 
 
-def select_columns(rows: Batch, inputs: InputColumns, outputs: int) -> Batch:
-    """Rows with init scores, and only the columns that a residual model reads."""
-    rows, scores = split_scores(rows, outputs)
-    return append_scores(inputs.select(rows), scores)
-
-
 def add_offset(rows: Batch, offset: Tensor) -> Batch:
     """Rows whose init scores are increased by an offset ``[N, K]``."""
     rows, scores = split_scores(rows, offset.shape[1])

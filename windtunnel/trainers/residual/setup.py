@@ -19,7 +19,7 @@ from windtunnel.trainers.residual.installation import FrozenPipeline
 from windtunnel.trainers.residual.interactions import fit_interactions
 from windtunnel.trainers.residual.training import ResidualFit, residual_head
 from windtunnel.trainers.residual.tree_block_weights import WeightedTrees, weighted_trees
-from windtunnel.trainers.residual.validation_rows import MAX_ROWS, Items, SplitRows, split_rows, weighted_rows
+from windtunnel.trainers.residual.validation_rows import MAX_ROWS, Items, split_rows, weighted_rows
 
 
 @dataclass(frozen=True)
@@ -37,20 +37,16 @@ class ResidualSetup:
     # training rows, without those of weight 0, and validation rows, both with init scores: all, or a sample of a stream
     items: tuple[Items, Items]
     mask: Tensor | None  # bool ``[N]``, training rows with a weight above 0; None if all have one
-    split: SplitRows  # halves of the validation rows
 
-    def init_scores(self, rows: Batch) -> Tensor:
-        """The init scores of rows ``[N, K]``."""
-        return split_scores(rows, self.initial.outputs)[1]
-
-    def without_scores(self, rows: Batch) -> Batch:
-        """Rows without their init scores."""
-        return split_scores(rows, self.initial.outputs)[0]
+    def split_scores(self, rows: Batch) -> tuple[Batch, Tensor]:
+        """Rows without init scores, and these ``[N, K]``."""
+        return split_scores(rows, self.initial.outputs)
 
     @property
     def loaders(self) -> Loaders:
         """The same rows with the scores of the interactions added, and only the columns that the model reads."""
-        return Loaders(self.initial.training_batches(self.train), self.initial.validation_batches(self.valid))
+        train = self.initial.training_batches(self.train, self.mask)
+        return Loaders(train, self.initial.validation_batches(self.valid))
 
 
 def prepare_residual(net: TranslatedPipeline, data: DataModule, recipe: Recipe) -> ResidualSetup | None:
@@ -79,7 +75,7 @@ def prepare_residual(net: TranslatedPipeline, data: DataModule, recipe: Recipe) 
     if initial is None:
         return None
     pipeline = FrozenPipeline(net.program, modules, net.head)
-    return ResidualSetup(initial.for_rows(mask), pipeline, scorer, weighted, train, valid, items, mask, split)
+    return ResidualSetup(initial, pipeline, scorer, weighted, train, valid, items, mask)
 
 
 def why_no_residual(data: DataModule) -> str:

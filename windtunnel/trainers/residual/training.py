@@ -18,9 +18,9 @@ from windtunnel.trainers.residual.column_coder import ColumnCoder
 from windtunnel.trainers.residual.init_scores import (
     InputColumns,
     add_offset,
+    append_scores,
     concat,
     in_slices,
-    select_columns,
     split_scores,
 )
 from windtunnel.trainers.residual.significance import SignificanceTest, compare_losses, compare_scores
@@ -75,7 +75,8 @@ class ResidualFit:
     inputs: InputColumns  # the columns that the residual model reads
     coder: ColumnCoder  # codes of all columns, also of those that the model does not read
     loss: Loss
-    offset: Tensor  # ``[N, K]``, scores of the interactions for each training row, fitted without that row
+    # ``[N, K]``, scores of the interactions for each training row with a weight above 0, fitted without that row
+    offset: Tensor
     test_rows: Items  # validation rows with init scores, targets, and maybe weights
     split: SplitRows  # halves of the validation rows
     # ``[rows, K]``, scores of interactions for the validation rows; those of each half were fitted on the other half
@@ -99,20 +100,17 @@ class ResidualFit:
         """The number K of raw scores."""
         return len(self.residual.unit)
 
-    def for_rows(self, mask: Tensor | None) -> ResidualFit:
-        """The same fit with an offset for all training rows: 0 for rows outside the mask, whose weight is 0."""
-        if mask is None:
-            return self
-        offset = self.offset.new_zeros(len(mask), self.offset.shape[1])
-        offset[mask] = self.offset
-        return replace(self, offset=offset)
-
-    def training_batches(self, loader: EncodedLoader) -> EncodedLoader:
+    def training_batches(self, loader: EncodedLoader, mask: Tensor | None) -> EncodedLoader:
         """Training batches whose init scores include the interactions, fitted for each row without that row.
 
-        Rows of a stream get the plain scores of the interactions, which are fitted on a sample of the stream.
+        Rows outside the mask, whose weight is 0, get no scores of interactions. Rows of a stream get the plain ones,
+        which are fitted on a sample of the stream.
         """
-        return loader.map(self.add_interactions, lambda rows: add_offset(self.select_columns(rows), self.offset))
+        offset = self.offset
+        if mask is not None:
+            offset = self.offset.new_zeros(len(mask), self.outputs)
+            offset[mask] = self.offset
+        return loader.map(self.add_interactions, lambda rows: add_offset(self.select_columns(rows), offset))
 
     def validation_batches(self, loader: EncodedLoader) -> EncodedLoader:
         """Validation batches whose init scores include the interactions."""
@@ -125,7 +123,8 @@ class ResidualFit:
 
     def select_columns(self, rows: Batch) -> Batch:
         """Rows with init scores, and only the columns that the residual model reads."""
-        return select_columns(rows, self.inputs, self.outputs)
+        rows, scores = split_scores(rows, self.outputs)
+        return append_scores(self.inputs.select(rows), scores)
 
     def init_scores(self, numbers: Tensor, ids: Tensor) -> Tensor:
         """Scores of the pipeline."""
@@ -138,31 +137,35 @@ class ResidualFit:
 
     def test_loss_of_interactions(self) -> SignificanceTest:
         """Test whether the interactions lower the loss, whatever the metric."""
-        scores = self.init_scores(*self.test_rows[0])
-        return compare_losses(self.loss, self.split.shuffled, scores, scores + self.crossfitted, *self.test_rows[1:])
+        before, after = self._pipeline_scores, self._pipeline_scores + self.crossfitted
+        return compare_losses(self.loss, self.split.shuffled, before, after, *self.test_rows[1:])
 
     def test_interactions(self, metric: Metric) -> SignificanceTest:
         """Test the interactions on top of the pipeline."""
-        scores = self.init_scores(*self.test_rows[0])
-        return self._compare(metric, scores, scores + self.crossfitted)
+        return self._compare(metric, self._pipeline_scores, self._interaction_scores)
 
     def test_columns(self, metric: Metric) -> SignificanceTest:
         """Test the columns on top of the interactions."""
-        scores = self._tested_scores()
-        return self._compare(metric, scores, scores + self._column_scores())
+        return self._compare(metric, self._interaction_scores, self._all_scores())
 
     def test(self, metric: Metric) -> SignificanceTest:
         """Test the whole residual model on top of the pipeline."""
-        scores = self.init_scores(*self.test_rows[0])
-        return self._compare(metric, scores, self._tested_scores() + self._column_scores())
+        return self._compare(metric, self._pipeline_scores, self._all_scores())
 
-    def _tested_scores(self) -> Tensor:
-        """Scores of the test rows by the pipeline, and by the cross-fitted interactions if the model has any."""
-        scores = self.init_scores(*self.test_rows[0])
-        return scores + self.crossfitted if len(self.residual.interactions) else scores
+    @property
+    def _pipeline_scores(self) -> Tensor:
+        """Scores of the test rows by the pipeline."""
+        return self.init_scores(*self.test_rows[0])
 
-    def _column_scores(self) -> Tensor:
-        return self.fitted.column_scores(split_scores(self.test_rows[0], self.outputs)[0])
+    @property
+    def _interaction_scores(self) -> Tensor:
+        """The same, plus those of the cross-fitted interactions if the model has any."""
+        return self._pipeline_scores + self.crossfitted if len(self.residual.interactions) else self._pipeline_scores
+
+    def _all_scores(self) -> Tensor:
+        """The same, plus those of the columns."""
+        rows, _ = split_scores(self.test_rows[0], self.outputs)
+        return self._interaction_scores + self.fitted.column_scores(rows)
 
     def _compare(self, metric: Metric, before: Tensor, after: Tensor) -> SignificanceTest:
         with torch.no_grad():

@@ -49,14 +49,12 @@ def _start_scores(residual: FittedResidual | None, setup: ResidualSetup) -> tupl
 
     They are those of the pipeline and of a residual model whose interactions were fitted without the row.
     """
-    of_train, of_valid = (setup.init_scores(rows) for rows, *_ in setup.items)
+    (train, of_train), (valid, of_valid) = (setup.split_scores(rows) for rows, *_ in setup.items)
     if residual is None:
         return of_train, of_valid
-    initial = setup.initial
-    offset = initial.offset if setup.mask is None else initial.offset[setup.mask]
-    crossfitted = initial.crossfitted * bool(len(residual.model.interactions))
-    columns = [residual.column_scores(setup.without_scores(rows)) for rows, *_ in setup.items]
-    return of_train + (offset + columns[0]), of_valid + (crossfitted + columns[1])
+    crossfitted = setup.initial.crossfitted * bool(len(residual.model.interactions))
+    of_train = of_train + (setup.initial.offset + residual.column_scores(train))
+    return of_train, of_valid + (crossfitted + residual.column_scores(valid))
 
 
 def _candidate(
@@ -68,21 +66,22 @@ def _candidate(
 ) -> Candidate:
     """A boosted residual on top of the best candidate; rejected unless it beats the pipeline and that candidate."""
     name = "boosted residual" if best.residual is None else f"{best.name} + boosted"
-    residual, loss, (train, valid) = best.residual, setup.initial.loss, setup.items
-    of_train, start = _start_scores(residual, setup)
-    boosted = fit_boosted(features, (of_train, *train[1:]), (start, *valid[1:]), setup.split.halves, loss, recipe.seed)
+    residual, loss, split, (train, valid) = best.residual, setup.initial.loss, setup.initial.split, setup.items
+    of_train, of_valid = _start_scores(residual, setup)
+    boosted = fit_boosted(features, (of_train, *train[1:]), (of_valid, *valid[1:]), split.halves, loss, recipe.seed)
     if boosted is None:
         return Candidate(name, None, rejected=NO_TREE)
 
     def scores(numbers: Tensor, ids: Tensor) -> Tensor:
-        rows = Batch(numbers, ids)
-        encoded = setup.without_scores(rows)
-        start = setup.init_scores(rows)
+        encoded, start = setup.split_scores(Batch(numbers, ids))
         return boosted.scores(encoded, start if residual is None else start + residual.scores(encoded))
 
     val_loss, value = evaluate_both(metric, loss, scores, setup.valid)
-    test = compare_scores(metric, loss, setup.split, setup.init_scores(valid[0]), boosted.crossfitted, *valid[1:])
-    test_on_best = compare_scores(metric, loss, setup.split, start, boosted.crossfitted, *valid[1:])
+    _, of_pipeline = setup.split_scores(valid[0])
+    test, test_on_best = (
+        compare_scores(metric, loss, split, before, boosted.crossfitted, *valid[1:])
+        for before in (of_pipeline, of_valid)
+    )
     rejected = test.reason
     if not rejected and test_on_best.gain <= STANDARD_ERRORS * test_on_best.standard_error:
         change = f"loss {-test_on_best.gain:+.4f} ± {test_on_best.standard_error:.4f}"
