@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -61,11 +62,12 @@ def select_interactions(
     selected: list[Interaction] = []
     column_sets: list[tuple[int, ...]] = [(column,) for column in columns]
     for order in range(1, MAX_ORDER + 1):
-        strongest = _screen([Interaction.of(column_set, size, rows) for column_set in column_sets], order, train, valid)
+        candidates = [Interaction.of(column_set, size, rows) for column_set in column_sets]
+        strongest = [*screen(order, candidates, partial(_significant_z, train=train, valid=valid))][:MAX_INTERACTIONS]
         for interaction in strongest:
-            if (test := _test(interaction, train, valid)) is not None:
+            if _significant_z(interaction, train, valid) is not None:
                 selected.append(interaction)
-                fitted = test[1]
+                fitted = interaction.mean_residuals(train)
                 train = train.subtract(fitted.leave_one_out)
                 valid = valid.subtract(fitted.table[interaction.cells(valid.codes)])
         seeds = [(column,) for column in combined] if order == 1 else [interaction.columns for interaction in strongest]
@@ -76,15 +78,17 @@ def select_interactions(
     return SelectedInteractions(sorted(read.union(*(interaction.columns for interaction in selected))), selected)
 
 
-def _screen(candidates: Sequence[Interaction], order: int, train: Residuals, valid: Residuals) -> list[Interaction]:
-    """The significant candidates with the largest z statistics on the training rows, at most ``MAX_INTERACTIONS``."""
+def screen(
+    order: int, candidates: Sequence[Interaction], statistic: Callable[[Interaction], float | None]
+) -> dict[Interaction, float]:
+    """The candidates with their statistics, largest first; a candidate with None is left out."""
     z = {}
     with Phase(f"screening {len(candidates)} combinations of {order} columns", len(candidates)) as phase:
         for candidate in candidates:
-            if (test := _test(candidate, train, valid)) is not None:
-                z[candidate] = test[0]
+            if (value := statistic(candidate)) is not None:
+                z[candidate] = value
             phase.advance()
-    return sorted(z, key=lambda candidate: -z[candidate])[:MAX_INTERACTIONS]
+    return dict(sorted(z.items(), key=lambda item: -item[1]))
 
 
 def extended(seeds: Sequence[tuple[int, ...]], columns: Sequence[int]) -> list[tuple[int, ...]]:
@@ -92,14 +96,14 @@ def extended(seeds: Sequence[tuple[int, ...]], columns: Sequence[int]) -> list[t
     return sorted({tuple(sorted({*seed, column})) for seed in seeds for column in columns if column not in seed})
 
 
-def _test(interaction: Interaction, train: Residuals, valid: Residuals) -> tuple[float, MeanResiduals] | None:
-    """Z statistic on the training rows and the fitted means; None where one of the two statistics is too small."""
+def _significant_z(interaction: Interaction, train: Residuals, valid: Residuals) -> float | None:
+    """The z statistic on the training rows; None where one of the two statistics is too small."""
     fitted = interaction.mean_residuals(train)
     z = _z(fitted.leave_one_out * train.values)
     single = len(interaction.columns) == 1
     threshold = VALIDATION_THRESHOLD if single else VALIDATION_THRESHOLD_INTERACTION
     significant = z > TRAINING_THRESHOLD and _validation_z(interaction, fitted, valid) > threshold
-    return (z, fitted) if significant else None
+    return z if significant else None
 
 
 def training_z(interaction: Interaction, train: Residuals) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 import torch
@@ -22,7 +22,7 @@ from windtunnel.trainers.residual.column_coder import ColumnCoder
 from windtunnel.trainers.residual.init_scores import InputColumns, split_scores
 from windtunnel.trainers.residual.interactions import negative_gradient
 from windtunnel.trainers.residual.mean_residuals import Interaction, Residuals
-from windtunnel.trainers.residual.screening import MAX_COLUMNS, MAX_ORDER, extended, training_z
+from windtunnel.trainers.residual.screening import MAX_COLUMNS, MAX_ORDER, extended, screen, training_z
 from windtunnel.trainers.residual.validation_rows import MAX_ROWS, Items
 
 MAX_FEATURES = 240
@@ -117,23 +117,20 @@ def strongest_interactions(train: Residuals, coder: ColumnCoder, count: int) -> 
     They are ordered by the z statistic of ``select_interactions`` on the training rows. A further column extends each
     of the ``MAX_COLUMNS`` strongest columns, and the ``SEEDS`` strongest interactions of each order from 2 on.
     """
-    size, rows = coder.sizes, len(train.codes)
     train = replace(train, values=train.values / train.values.square().mean(dim=0).sqrt().clamp_min(1e-30))
     z: dict[Interaction, float] = {}
     column_sets: list[tuple[int, ...]] = [(column,) for column in coder.columns]
     combined = coder.columns
     for order in range(1, MAX_ORDER + 1):
-        candidates = [Interaction.of(column_set, size, rows) for column_set in column_sets]
-        with Phase(f"screening {len(candidates)} combinations of {order} columns", len(candidates)) as phase:
-            for candidate in candidates:
-                z[candidate] = training_z(candidate, train)
-                phase.advance()
-        strongest = sorted(candidates, key=lambda candidate: -z[candidate])
+        candidates = [Interaction.of(column_set, coder.sizes, len(train.codes)) for column_set in column_sets]
+        z_of_order = screen(order, candidates, partial(training_z, train=train))
+        strongest = [interaction.columns for interaction in z_of_order]
         if order == 1:
-            combined = sorted(candidate.columns[0] for candidate in strongest[:MAX_COLUMNS])
-        seeds = [(column,) for column in combined] if order == 1 else [each.columns for each in strongest[:SEEDS]]
+            combined = sorted(column for (column,) in strongest[:MAX_COLUMNS])
+        seeds = [(column,) for column in combined] if order == 1 else strongest[:SEEDS]
         column_sets = extended(seeds, combined)
-    return [each.columns for each in sorted(z, key=lambda candidate: -z[candidate])[:count] if z[each] > 0]
+        z |= z_of_order
+    return [each.columns for each in sorted(z, key=lambda interaction: -z[interaction])[:count] if z[each] > 0]
 
 
 def target_columns(head: Head, target: Tensor, outputs: int) -> NDArray[np.float64]:

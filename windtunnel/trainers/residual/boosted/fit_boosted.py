@@ -72,20 +72,15 @@ class Start:
         """``weight`` times the scores plus ``1 - weight`` times their mean."""
         return weight * scores + (1 - weight) * self.mean
 
-    def race(self, binned: BinnedFeatures, choice: Choice, every: int) -> Boosting:
-        """Boost a few trees at a high rate, on one of ``every`` rows."""
+    def every(self, step: int) -> Start:
+        """The same with one of ``step`` training rows."""
         scores, target, weight = self.train
-        train = BoostingRows(scores[::every], target[::every], None if weight is None else weight[::every])
-        return self._boost(train, binned, choice, RACE_RATE, RACE_TREES)
+        train = BoostingRows(scores[::step], target[::step], None if weight is None else weight[::step])
+        return replace(self, train=train)
 
-    def boost(self, binned: BinnedFeatures, choice: Choice) -> Boosting:
-        """Boost the final trees, on all rows of the sample."""
-        return self._boost(self.train, binned, choice, RATE, MAX_TREES)
-
-    def _boost(
-        self, train: BoostingRows, binned: BinnedFeatures, choice: Choice, rate: float, max_trees: int
-    ) -> Boosting:
-        train, valid = (rows._replace(scores=self.weighted(rows.scores, choice.weight)) for rows in (train, self.valid))
+    def boost(self, binned: BinnedFeatures, weight: float, rate: float = RATE, max_trees: int = MAX_TREES) -> Boosting:
+        """Boost trees from the weighted scores."""
+        train, valid = (rows._replace(scores=self.weighted(rows.scores, weight)) for rows in (self.train, self.valid))
         return boost(binned, train, valid, self.halves, self.loss, self.seed, rate, max_trees)
 
 
@@ -111,7 +106,7 @@ def fit_boosted(
     binned = {
         blocks: BinnedFeatures.of(features.train[blocks], features.valid) for blocks in {c.blocks for c in choices}
     }
-    fitted = {choice: start.boost(binned[choice.blocks], choice) for choice in dict.fromkeys(choices)}
+    fitted = {choice: start.boost(binned[choice.blocks], choice.weight) for choice in dict.fromkeys(choices)}
     boosting, weight = fitted[choices[0]], choices[0].weight
     if not boosting.rounds():
         return None
@@ -126,15 +121,18 @@ def fit_boosted(
 
 def _race(start: Start, features: BoostedFeatures) -> dict[Choice, Boosting]:
     """A race for each way of drawing blocks, then with the better one for smaller weights, as long as these win."""
-    every = -(-len(features.sample) // RACE_ROWS)
-    binned = {blocks: BinnedFeatures.of(rows[::every], features.valid) for blocks, rows in features.train.items()}
-    races = {
-        choice: start.race(binned[choice.blocks], choice, every) for choice in (Choice(each, 1.0) for each in BLOCKS)
-    }
+    step = -(-len(features.sample) // RACE_ROWS)
+    start = start.every(step)
+    binned = {blocks: BinnedFeatures.of(rows[::step], features.valid) for blocks, rows in features.train.items()}
+
+    def race(choice: Choice) -> Boosting:
+        return start.boost(binned[choice.blocks], choice.weight, RACE_RATE, RACE_TREES)
+
+    races = {choice: race(choice) for choice in (Choice(blocks, 1.0) for blocks in BLOCKS)}
     blocks = _best(races, 0).blocks
     for weight in WEIGHTS:
         choice = Choice(blocks, weight)
-        races[choice] = start.race(binned[blocks], choice, every)
+        races[choice] = race(choice)
         if _best(races, 0) != choice:
             break
     return races
