@@ -10,12 +10,12 @@ from typing import Any
 from windtunnel.errors import BadInput
 from windtunnel.objectives.losses import pick
 from windtunnel.objectives.row_blocks import by_blocks, of_any_rows
-from windtunnel.program.records.fit_details import Calibration, Reliability, TermSummary
+from windtunnel.program.records.fit_details import TermSummary
 from windtunnel.program.records.history import History
 from windtunnel.program.records.training_profile import TrainingProfile
 from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.trainers.data.loader import DENSE_BYTES, dense_bytes
-from windtunnel.trainers.fit_details import reliability, summarise_terms
+from windtunnel.trainers.fit_details import calibration, reliability, summarise_terms
 from windtunnel.trainers.loop.checkpoints import CheckpointOptions
 from windtunnel.trainers.loop.evaluation import evaluate_program
 from windtunnel.trainers.loop.module import DataModule
@@ -75,7 +75,8 @@ def finetune(
     if training.error is not None:
         raise training.error
     installed = _evaluated(net, best, options, data)
-    _record_profile(net, data)
+    if data.encoded_rows is not None:
+        net.record(profile=TrainingProfile.of(net.encoder, net.hosts, data.encoded_rows))
     return History(
         epochs=training.epochs,
         metric=metric.name,
@@ -90,7 +91,7 @@ def finetune(
         epoch_rule=training.epoch_rule,
         stopped=training.stopped,
         terms=_terms(net, data, validation, options),
-        calibration=_calibration(net, validation, reliability_before),
+        calibration=calibration(reliability_before, net, validation),
     )
 
 
@@ -132,18 +133,6 @@ def _terms(net: TranslatedPipeline, data: DataModule, validation: Any, options: 
         return []
     loss = by_blocks(of_any_rows(pick(options.loss, net.head)))
     return summarise_terms(net, data.train.collect(MAX_ROWS), validation, loss)
-
-
-def _record_profile(net: TranslatedPipeline, data: DataModule) -> None:
-    """Keep the profile of training rows in memory."""
-    if data.encoded_rows is not None:
-        net.record(profile=TrainingProfile.of(net.encoder, net.hosts, data.encoded_rows))
-
-
-def _calibration(net: TranslatedPipeline, validation: Any, before: Reliability | None) -> Calibration | None:
-    """The calibration before and after the fit; None where the source predicts no probabilities."""
-    after = None if before is None else reliability(net, validation)
-    return None if before is None or after is None else Calibration(before, after, len(validation[1]))
 
 
 def _check_source(net: TranslatedPipeline, options: Recipe) -> None:

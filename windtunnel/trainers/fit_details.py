@@ -11,7 +11,7 @@ from torch import Tensor
 from windtunnel.objectives.losses import Loss
 from windtunnel.program.program import NUMBERS
 from windtunnel.program.raw_columns import RawColumns
-from windtunnel.program.records.fit_details import CellSummary, Reliability, TermSummary
+from windtunnel.program.records.fit_details import Calibration, CellSummary, Reliability, TermSummary
 from windtunnel.program.terms.boosted_terms import BoostedTerms, boosted_terms
 from windtunnel.program.terms.residual_terms import ResidualTerms, residual_terms
 from windtunnel.program.translated import TranslatedPipeline
@@ -42,6 +42,12 @@ def reliability(net: TranslatedPipeline, rows: Items) -> Reliability | None:
     full = sums > 0
     means = [np.bincount(place, weight * values, BINS)[full] / sums[full] for values in (predicted, hit)]
     return Reliability(*(tuple(map(float, part)) for part in (*means, sums[full] / sums.sum())))
+
+
+def calibration(before: Reliability | None, net: TranslatedPipeline, rows: Items) -> Calibration | None:
+    """The calibration before training and after it; None where the source predicts no probabilities."""
+    after = None if before is None else reliability(net, rows)
+    return None if before is None or after is None else Calibration(before, after, len(rows[1]))
 
 
 def summarise_terms(net: TranslatedPipeline, train: Items, valid: Items, loss: Loss) -> list[TermSummary]:

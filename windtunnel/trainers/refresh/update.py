@@ -14,12 +14,12 @@ from torch import Tensor
 from windtunnel.compiler.strategies import choose
 from windtunnel.objectives.losses import Loss, pick
 from windtunnel.objectives.metrics import Metric
-from windtunnel.program.records.fit_details import Calibration
+from windtunnel.program.records.fit_details import TermSummary
 from windtunnel.program.records.history import CandidateResult, History
 from windtunnel.program.records.refresh_details import RefreshDetails, ScoreChange
 from windtunnel.program.records.training_profile import TrainingProfile
 from windtunnel.program.translated import TranslatedPipeline
-from windtunnel.trainers.fit_details import reliability, summarise_terms
+from windtunnel.trainers.fit_details import calibration, reliability, summarise_terms
 from windtunnel.trainers.loop.evaluation import evaluate_both
 from windtunnel.trainers.refresh.movable_values import MovableValues, MovedValues
 from windtunnel.trainers.refresh.refresh_rows import RefreshData, read_input
@@ -31,9 +31,9 @@ from windtunnel.trainers.residual.validation_rows import split_rows
 
 @dataclass(frozen=True)
 class Attempt:
-    """Moved values, the rows that they are fitted on, and the position among the candidates of the history."""
+    """Moved values, the rows that they are fitted on, and the numbers on the tested rows."""
 
-    number: int
+    result: CandidateResult  # its reason says why the attempt does not pass; empty where it does
     anchor: float
     replays: bool
     moved: MovedValues
@@ -95,52 +95,74 @@ def update(
     """
     began = time.perf_counter()
     parts = {name: read_input(net, name, data) for name, data in inputs.items()}
-    validated = inputs["valid"] is not None
+    validated_on = "held-out rows" if inputs["valid"] is None else "validation rows"
     trial = _trial(net, parts["new"])
     data = RefreshData.of(trial, parts["new"], parts["valid"], parts["replay"], seed)
     extend_residual(trial, data.rows.numbers[data.new], _unit(trial, data))
     values = MovableValues.of(trial, data.rows)
     scoring = Scoring(data, Metric(None, trial.head), pick(None, trial.head))
 
-    results, passed = _attempts(values, scoring, anchors, keep_old=keep_old)
-    kept = min(passed, key=lambda attempt: results[attempt.number].loss or 0.0) if passed else None
-    scores = values.scores if kept is None else kept.moved.scores
-    history = replace(
-        _history(results, 0 if kept is None else kept.number, scoring.metric, validated=validated),
-        refresh=_details(net, trial, scoring, values.scores, scores),
-    )
+    before = scoring.result("translation", values.scores)
+    attempts = [
+        _attempt(values, scoring, anchor, replays, keep_old=keep_old)
+        for anchor in anchors
+        for replays in ((False, True) if data.old.any() else (False,))
+    ]
+    passed = [attempt for attempt in attempts if not attempt.result.reason]
+    kept = min(passed, key=lambda attempt: attempt.result.loss or 0.0) if passed else None
+    best, scores = (before, values.scores) if kept is None else (kept.result, kept.moved.scores)
+    details = _details(net, trial, scoring, values.scores, scores, validated_on)
+
+    terms, calibrated = list[TermSummary](), None
     if kept is not None:
         tested = deepcopy(trial)
         values.install(tested, kept.moved)
-        history = _describe(history, trial, tested, scoring)
+        rows = data.take(data.tested)
+        terms = summarise_terms(tested, data.take(data.new), rows, scoring.loss)
+        calibrated = calibration(reliability(trial, rows), tested, rows)
         moved = kept.moved
-        if not validated:
+        if inputs["valid"] is None:
             last = values.fit(data.target, _weights(data, replays=kept.replays, tested=True), scoring.loss, kept.anchor)
             moved = moved if keep_old and scoring.harms_old_rows(values.scores, last.scores) else last
         values.install(trial, moved)
         _install(net, trial)
         net.record(profile=net.profile or TrainingProfile.of(trial.encoder, trial.hosts, data.take(data.all_new)[0]))
-    return replace(history, seconds=time.perf_counter() - began)
+    return History(
+        epochs=[],
+        metric=scoring.metric.name,
+        greater_is_better=scoring.metric.greater_is_better,
+        start=float(before.metric or 0.0),
+        best=float(best.metric or 0.0),
+        best_epoch=0,
+        validated_on=validated_on,
+        seconds=time.perf_counter() - began,
+        candidates=_candidates([before, *(attempt.result for attempt in attempts)], best),
+        validation_rows=before.rows,
+        terms=terms,
+        calibration=calibrated,
+        refresh=details,
+    )
 
 
-def _attempts(
-    values: MovableValues, scoring: Scoring, anchors: Sequence[float], *, keep_old: bool
-) -> tuple[list[CandidateResult], list[Attempt]]:
-    """The results of the translation and of every attempt, and the attempts that pass."""
+def _attempt(values: MovableValues, scoring: Scoring, anchor: float, replays: bool, *, keep_old: bool) -> Attempt:
+    """Fit the values, and test them on the rows that are not fitted."""
     data = scoring.data
-    results, passed = [scoring.result("translation", values.scores)], list[Attempt]()
-    for anchor in anchors:
-        for replays in (False, True) if data.old.any() else (False,):
-            moved = values.fit(data.target, _weights(data, replays=replays), scoring.loss, anchor)
-            test = scoring.compare(values.scores, moved.scores, data.tested)
-            reason = "" if test.significant else "the loss is not lower by more than one standard error"
-            if not reason and keep_old and scoring.harms_old_rows(values.scores, moved.scores):
-                reason = "the loss of old rows is higher by more than one standard error"
-            name = f"anchor {anchor:g}" + " with replay" * replays
-            results.append(scoring.result(name, moved.scores, test, reason))
-            if not reason:
-                passed.append(Attempt(len(results) - 1, anchor, replays, moved))
-    return results, passed
+    moved = values.fit(data.target, _weights(data, replays=replays), scoring.loss, anchor)
+    test = scoring.compare(values.scores, moved.scores, data.tested)
+    reason = "" if test.significant else "the loss is not lower by more than one standard error"
+    if not reason and keep_old and scoring.harms_old_rows(values.scores, moved.scores):
+        reason = "the loss of old rows is higher by more than one standard error"
+    name = f"anchor {anchor:g}" + " with replay" * replays
+    return Attempt(scoring.result(name, moved.scores, test, reason), anchor, replays, moved)
+
+
+def _candidates(results: Sequence[CandidateResult], best: CandidateResult) -> list[CandidateResult]:
+    """The results with the reason why each was kept or not; the first is the translation as it was."""
+    reason = "no attempt passed" if best is results[0] else "lowest validation loss"
+    other = f"{best.name} has the lower validation loss"
+    return [
+        replace(each, kept=each is best, reason=reason if each is best else each.reason or other) for each in results
+    ]
 
 
 def _trial(net: TranslatedPipeline, new: Any) -> TranslatedPipeline:
@@ -176,36 +198,17 @@ def _weights(data: RefreshData, *, replays: bool, tested: bool = False) -> Tenso
     return data.weight * fitted
 
 
-def _history(results: list[CandidateResult], kept: int, metric: Metric, *, validated: bool) -> History:
-    reason = "lowest validation loss" if kept else "no attempt passed"
-    other = f"{results[kept].name} has the lower validation loss"
-    return History(
-        epochs=[],
-        metric=metric.name,
-        greater_is_better=metric.greater_is_better,
-        start=float(results[0].metric or 0.0),
-        best=float(results[kept].metric or 0.0),
-        best_epoch=0,
-        validated_on="validation rows" if validated else "held-out rows",
-        seconds=0.0,
-        candidates=[
-            replace(result, kept=number == kept, reason=reason if number == kept else result.reason or other)
-            for number, result in enumerate(results)
-        ],
-        validation_rows=results[0].rows,
-    )
-
-
 def _details(
-    net: TranslatedPipeline, trial: TranslatedPipeline, scoring: Scoring, before: Tensor, after: Tensor
+    net: TranslatedPipeline,
+    trial: TranslatedPipeline,
+    scoring: Scoring,
+    before: Tensor,
+    after: Tensor,
+    validated_on: str,
 ) -> RefreshDetails:
     """Scores of new and old rows before and after, and the drift of the new rows."""
     data, changes = scoring.data, []
-    held_out = bool((data.all_new & data.tested).any())
-    for name, rows in (
-        ("held-out rows" if held_out else "validation rows", data.tested),
-        ("held-out old rows", data.held_out_old),
-    ):
+    for name, rows in ((validated_on, data.tested), ("held-out old rows", data.held_out_old)):
         if rows.any():
             (old_loss, old), (new_loss, new) = (scoring.evaluate(scores, rows) for scores in (before, after))
             changes.append(ScoreChange(name, int(rows.sum()), old_loss, new_loss, old, new))
@@ -216,16 +219,4 @@ def _details(
         changes=tuple(changes),
         profile_rows=None if profile is None else profile.rows,
         drift=() if profile is None else profile.drift(trial.encoder, trial.hosts, data.take(data.all_new)[0]),
-    )
-
-
-def _describe(history: History, before: TranslatedPipeline, after: TranslatedPipeline, scoring: Scoring) -> History:
-    """The history with the terms of the residual model, and the calibration before and after."""
-    data = scoring.data
-    tested = data.take(data.tested)
-    old, new = (reliability(net, tested) for net in (before, after))
-    return replace(
-        history,
-        terms=summarise_terms(after, data.take(data.new), tested, scoring.loss),
-        calibration=None if old is None or new is None else Calibration(old, new, len(tested[1])),
     )
