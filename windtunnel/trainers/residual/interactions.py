@@ -79,6 +79,10 @@ def fit_interactions(
     fitted = fit(split.shuffled.sort().values)
     if not fitted.columns:
         return None
+    crossfitted = torch.zeros_like(init_scores)
+    if fitted.interactions:
+        for selected_on, tested in (split.halves, split.halves[::-1]):
+            crossfitted[tested] = fit(selected_on).scores(of_valid.codes[tested]) * unit
     inputs = coder.inputs(fitted.columns)
     size = [sizes[column] for column in fitted.columns]
     model = ResidualModel.zero(coder.edges[inputs.numbers], size, unit, rank=rank, generator=generator)
@@ -90,14 +94,9 @@ def fit_interactions(
         offset=torch.zeros_like(scores),
         test_rows=valid,
         split=split,
-        crossfitted=torch.zeros_like(init_scores),
+        crossfitted=crossfitted,
     )
-    if not fitted.interactions:
-        return initial
-    crossfitted = torch.zeros_like(init_scores)
-    for selected_on, tested in (split.halves, split.halves[::-1]):
-        crossfitted[tested] = fit(selected_on).scores(of_valid.codes[tested]) * unit
-    return _with_interactions(replace(initial, crossfitted=crossfitted), fitted, of_train)
+    return _with_interactions(initial, fitted, of_train) if fitted.interactions else initial
 
 
 def _residuals(
