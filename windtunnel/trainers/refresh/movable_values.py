@@ -64,6 +64,7 @@ class MovableValues:
     """The values that some rows read."""
 
     scores: Tensor  # float64 ``[N, K]``, raw scores of the rows with the old values
+    residual_position: int  # the program step of the residual model
     # groups of the residual model, each with the name of its parameter, "weight" or "cross"
     tables: list[tuple[str, ValueGroup]]
     leaves: list[BoostedLeaves]  # the leaves of the source and of a boosted residual
@@ -82,7 +83,7 @@ class MovableValues:
         leaves = [BoostedLeaves.of(net, *place, rows) for place in added]
         forest = ForestLeaves.of(net, *added[0], rows)
         scores = net.run_in_slices(net.program, rows).double()
-        return cls(scores, tables, [each for each in leaves if each is not None], forest)
+        return cls(scores, position, tables, [each for each in leaves if each is not None], forest)
 
     def fit(self, target: Tensor, weight: Tensor, loss: Loss, anchor: float) -> MovedValues:
         """Move the leaf values of a forest, then the tables in ``TABLE_PASSES`` passes, then boosted leaves in one.
@@ -100,9 +101,7 @@ class MovableValues:
 
     def install(self, net: TranslatedPipeline, moved: MovedValues) -> None:
         """Give the translation, of which these are the values, the moved ones."""
-        position = residual_position(net)
-        assert position is not None
-        residual: Any = net.program.steps[position].module
+        residual: Any = net.program.steps[self.residual_position].module
         with torch.no_grad():
             for (name, group), move in zip(self.tables, moved.tables, strict=True):
                 parameter = getattr(residual, name)
