@@ -225,13 +225,14 @@ class _WindTunnel(BaseEstimator):
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Predict labels of a classifier, values of a regressor."""
-        X = self._rows(X)
-        return self._checked(X).predict(X)  # type: ignore[no-any-return]
+        return self._call("predict", X)  # type: ignore[no-any-return]
 
-    def _checked(self, X: Any) -> Any:
+    def _call(self, method: str, X: Any, *arguments: Any, **options: Any) -> Any:
+        """Call a method of the translation for raw rows, which have the columns of the rows of ``fit``."""
+        X = self._rows(X)
         check_is_fitted(self)
         validate_data(self, X, reset=False, skip_check_array=True)
-        return self.translation_
+        return getattr(self.translation_, method)(X, *arguments, **options)
 
     def _rows(self, X: Any) -> Any:
         """Rows that can be indexed; one column of objects for a pipeline that takes texts or the like."""
@@ -239,8 +240,7 @@ class _WindTunnel(BaseEstimator):
 
     def explain(self, X: Any, background: Any = None, *, samples: int = 50) -> Explanation:
         """The contributions of raw columns to the raw scores of rows; see ``Translation.explain``."""
-        X = self._rows(X)
-        return self._checked(X).explain(X, background, samples=samples)  # type: ignore[no-any-return]
+        return self._call("explain", X, background, samples=samples)  # type: ignore[no-any-return]
 
     def report(self) -> Report:
         """The report of the translation."""
@@ -333,14 +333,12 @@ class WindTunnelClassifier(ClassifierMixin, _WindTunnel):
     @available_if(_translation_has("predict_proba"))
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Probabilities, one column per class."""
-        X = self._rows(X)
-        return self._checked(X).predict_proba(X)  # type: ignore[no-any-return]
+        return self._call("predict_proba", X)  # type: ignore[no-any-return]
 
     @available_if(_translation_has("decision_function"))
     def decision_function(self, X: Any) -> NDArray[np.float64]:
         """Raw scores."""
-        X = self._rows(X)
-        return self._checked(X).decision_function(X)  # type: ignore[no-any-return]
+        return self._call("decision_function", X)  # type: ignore[no-any-return]
 
 
 class WindTunnelRegressor(RegressorMixin, _WindTunnel):
