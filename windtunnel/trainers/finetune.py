@@ -38,22 +38,22 @@ def finetune(
     net: TranslatedPipeline,
     train: Any,
     valid: Any,
-    options: Recipe,
-    joint: Recipe,
+    recipe: Recipe,
+    joint_recipe: Recipe,
     lightning: TrainerOptions,
     checkpoints: CheckpointOptions,
 ) -> History:
     """Fine-tune a translation in place, and leave it with the best model on the validation rows, in eval mode.
 
-    ``options`` is the recipe of ``fit``, ``joint`` that of joint training where no residual model is trained.
+    ``recipe`` is that of ``fit``, ``joint_recipe`` that of joint training where no residual model is trained.
     ``train_candidates`` says which models are candidates.
     """
-    _check_source(net, options)
+    _check_source(net, recipe)
     began, softening_pending = time.perf_counter(), net.softening_pending
 
     # Rows. A custom training loop may have trained soft steps, which have no exact form any more.
     net.drop_trained_exact_modules()
-    data = DataModule(net, train, valid, options, lightning.processes)
+    data = DataModule(net, train, valid, recipe, lightning.processes)
     checkpoints.check_loader(data.train)
     validation = _validation_rows(net, data)
     reliability_before = None if validation is None else reliability(net, validation)
@@ -61,7 +61,7 @@ def finetune(
     # Candidates, evaluated on the same validation rows.
     program, origins = net.program, net.origins
     try:
-        trained = train_candidates(FitRun(net, data, options, joint, lightning, checkpoints))
+        trained = train_candidates(FitRun(net, data, recipe, joint_recipe, lightning, checkpoints))
     except BaseException:
         net.replace_program(program, origins=origins)
         raise
@@ -74,7 +74,7 @@ def finetune(
     _install(net, best)
     if training.error is not None:
         raise training.error
-    installed = _evaluated(net, best, options, data)
+    installed = _evaluated(net, best, recipe, data)
     if data.encoded_rows is not None:
         net.record(profile=TrainingProfile.of(net.encoder, net.hosts, data.encoded_rows))
     return History(
@@ -90,7 +90,7 @@ def finetune(
         validation_rows=getattr(data.valid, "size", None),
         epoch_rule=training.epoch_rule,
         stopped=training.stopped,
-        terms=_terms(net, data, validation, options),
+        terms=_terms(net, data, validation, recipe),
         calibration=calibration(reliability_before, net, validation),
     )
 
@@ -119,25 +119,25 @@ def _install(net: TranslatedPipeline, best: Candidate) -> None:
         install_residual(net, best.residual, best.shrinkage * start)
 
 
-def _evaluated(net: TranslatedPipeline, best: Candidate, options: Recipe, data: DataModule) -> Candidate:
+def _evaluated(net: TranslatedPipeline, best: Candidate, recipe: Recipe, data: DataModule) -> Candidate:
     """The selected candidate, with the metric and the loss of what was installed of it."""
     if best.shrinkage == 1:
         return best
-    loss, value = evaluate_program(net, net.program, options, data.valid)
+    loss, value = evaluate_program(net, net.program, recipe, data.valid)
     return replace(best, metric=value, loss=loss)
 
 
-def _terms(net: TranslatedPipeline, data: DataModule, validation: Any, options: Recipe) -> list[TermSummary]:
+def _terms(net: TranslatedPipeline, data: DataModule, validation: Any, recipe: Recipe) -> list[TermSummary]:
     """The strongest terms of the residual models, where training and validation rows are in memory."""
     if validation is None or data.train.rows is None:
         return []
-    loss = by_blocks(of_any_rows(pick(options.loss, net.head)))
+    loss = by_blocks(of_any_rows(pick(recipe.loss, net.head)))
     return summarise_terms(net, data.train.collect(MAX_ROWS), validation, loss)
 
 
-def _check_source(net: TranslatedPipeline, options: Recipe) -> None:
+def _check_source(net: TranslatedPipeline, recipe: Recipe) -> None:
     """Warn of a ranker, and reject class probabilities without the labels of the classes."""
-    if options.loss is not None:
+    if recipe.loss is not None:
         return
     if net.head.loss == "relevance":
         warnings.warn(RANKER_WARNING, UserWarning, stacklevel=4)

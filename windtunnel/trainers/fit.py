@@ -93,7 +93,7 @@ def fit(
         For a checkpoint that is damaged or belongs to another translation.
     """
     resolved = Recipe.resolve(recipe, dict(options))
-    joint = _joint_recipe(recipe, resolved, options)
+    joint_recipe = _joint_recipe(recipe, resolved, options)
     if net.head.task == "transform":
         raise BadInput("this pipeline ends in a transformer, so there is no target to fit; add a final predictor.")
     if net.fixed:
@@ -114,7 +114,7 @@ def fit(
     rejecting = [replace(category) for category in net.encoder.categories]
     try:
         with show_progress(progress), net.in_torch():
-            history = finetune(net, train, valid, resolved, joint, lightning, checkpoints)
+            history = finetune(net, train, valid, resolved, joint_recipe, lightning, checkpoints)
     except BaseException:
         # Encoding training rows made the encoder accept categories that the source rejects. Undo that, as no fit
         # took place.

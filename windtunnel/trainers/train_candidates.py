@@ -42,12 +42,12 @@ MAX_CALIBRATION_ROWS = 5000
 
 @dataclass(frozen=True)
 class FitRun:
-    """A translation, its rows, and how to train: ``options`` for a residual model, ``joint`` for joint training."""
+    """A translation, its rows, and how to train it, by a recipe for each of the two trainings."""
 
     net: TranslatedPipeline
     data: DataModule
-    options: Recipe
-    joint: Recipe
+    recipe: Recipe
+    joint_recipe: Recipe
     lightning: TrainerOptions
     checkpoints: CheckpointOptions
 
@@ -77,7 +77,7 @@ def train_candidates(run: FitRun) -> TrainedCandidates:
     the same.
     """
     net = run.net
-    earlier = _remove_residual(net, run.data, run.options) if run.options.residual else None
+    earlier = _remove_residual(net, run.data, run.recipe) if run.recipe.residual else None
     trained = _train(run)
     if earlier is None:
         return trained
@@ -87,34 +87,34 @@ def train_candidates(run: FitRun) -> TrainedCandidates:
     return replace(trained, candidates=[earlier, source, *others], earlier=earlier)
 
 
-def _remove_residual(net: TranslatedPipeline, data: DataModule, options: Recipe) -> Candidate | None:
+def _remove_residual(net: TranslatedPipeline, data: DataModule, recipe: Recipe) -> Candidate | None:
     """Remove the residual models of an earlier fit; the translation with them, evaluated, or None without any."""
     pipeline = without_residual(net.program)
     if pipeline is None:
         return None
-    loss, value = evaluate_program(net, net.program, options, data.valid)
+    loss, value = evaluate_program(net, net.program, recipe, data.valid)
     net.replace_program(pipeline, origins=net.origins[: len(pipeline.steps)])
     return Candidate("translation", value, loss)
 
 
 def _train(run: FitRun) -> TrainedCandidates:
     """Train a residual model, or the translation itself where there is none, or both."""
-    net, options = run.net, run.options
-    if options.residual and options.joint:
+    net, recipe = run.net, run.recipe
+    if recipe.residual and recipe.joint:
         check_trainable(net)
         return _train_both(run)
-    trained = _train_residual(run) if options.residual else None
+    trained = _train_residual(run) if recipe.residual else None
     if trained is not None:
         return trained
-    if options.residual and net.takes_residual_model() and not is_trainable(net):
+    if recipe.residual and net.takes_residual_model() and not is_trainable(net):
         return _without_training(run)
     return _train_translation(run)
 
 
 def _without_training(run: FitRun) -> TrainedCandidates:
     """The translation as it is, as epoch 0, where nothing can be trained."""
-    began, metric = time.perf_counter(), run.options.metric_for(run.net)
-    loss, value = evaluate_program(run.net, run.net.program, run.options, run.data.valid)
+    began, metric = time.perf_counter(), run.recipe.metric_for(run.net)
+    loss, value = evaluate_program(run.net, run.net.program, run.recipe, run.data.valid)
     epoch_0 = Epoch(0, None, loss, value, 0.0, time.perf_counter() - began)
     result = TrainingResult([epoch_0], 0, value, stopped=f"before it began: {why_no_residual(run.data)}")
     return TrainedCandidates(metric, result, joint_candidates(result, None, metric))
@@ -122,27 +122,27 @@ def _without_training(run: FitRun) -> TrainedCandidates:
 
 def _train_residual(run: FitRun) -> TrainedCandidates | None:
     """Train a residual model; None where ``prepare_residual`` returns none."""
-    net, data, options = run.net, run.data, run.options
-    setup = prepare_residual(net, data, options)
+    net, data, recipe = run.net, run.data, run.recipe
+    setup = prepare_residual(net, data, recipe)
     if setup is None:
         return None
     model = deepcopy(setup.initial.model)
-    metric = options.metric_for(model)
-    result = train_module(model, setup.loaders, options, run.lightning, run.checkpoints)
-    candidates = residual_candidates(net, data, setup, model, result, options)
+    metric = recipe.metric_for(model)
+    result = train_module(model, setup.loaders, recipe, run.lightning, run.checkpoints)
+    candidates = residual_candidates(net, data, setup, model, result, recipe)
     if result.error is None:
-        candidates = add_boosted(net, setup, candidates, options, metric)
+        candidates = add_boosted(net, setup, candidates, recipe, metric)
     return TrainedCandidates(metric, result, candidates)
 
 
 def _train_translation(run: FitRun) -> TrainedCandidates:
     """Train the translation itself, its trees made soft."""
     net, data = run.net, run.data
-    source = source_candidate(net, data, run.joint)
+    source = source_candidate(net, data, run.joint_recipe)
     prepare_joint_training(net, _calibration_rows(net, data, run.lightning.processes))
-    metric = run.joint.metric_for(net)
+    metric = run.joint_recipe.metric_for(net)
     with float32_sums(net.program):
-        result = train_module(net, data, run.joint, run.lightning, run.checkpoints)
+        result = train_module(net, data, run.joint_recipe, run.lightning, run.checkpoints)
     return TrainedCandidates(metric, result, joint_candidates(result, source, metric))
 
 
@@ -152,12 +152,12 @@ def _train_both(run: FitRun) -> TrainedCandidates:
     The epochs are those of the translation; callbacks, loggers and checkpoints see its training alone.
     """
     announce(f"fit: a residual model on top of the source pipeline, then {JOINT}, then a residual model on top of that")
-    net, residual_recipe = run.net, run.options.residual_recipe()
+    net, residual_recipe = run.net, run.recipe.residual_recipe()
     source = FrozenPipeline(net.program, dict(net.exact_modules), net.head, net.softening, net.calibration)
     residual_run = replace(
         run,
-        data=_rows_of_residual(run.data, run.options, residual_recipe),
-        options=residual_recipe,
+        data=_rows_of_residual(run.data, run.recipe, residual_recipe),
+        recipe=residual_recipe,
         lightning=run.lightning.without_callbacks(),
         checkpoints=CheckpointOptions(),
     )
@@ -184,12 +184,12 @@ def _train_both(run: FitRun) -> TrainedCandidates:
     return replace(trained, candidates=candidates)
 
 
-def _rows_of_residual(data: DataModule, options: Recipe, residual_recipe: Recipe) -> DataModule:
+def _rows_of_residual(data: DataModule, recipe: Recipe, residual_recipe: Recipe) -> DataModule:
     """The rows in batches for a residual model, where ``fit`` chose those of joint training."""
     train = data.train
-    if not isinstance(train, EncodedRows) or options.batch_size is not None:
+    if not isinstance(train, EncodedRows) or recipe.batch_size is not None:
         return data
-    if train.batch_size != options.rows_per_step(train.size):
+    if train.batch_size != recipe.rows_per_step(train.size):
         return data
     rebatched = copy(data)
     rebatched.train = replace(train, batch_size=residual_recipe.rows_per_step(train.size))
