@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import pandas as pd
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from windtunnel.objectives.losses import Loss
 from windtunnel.program.program import NUMBERS
@@ -57,13 +58,13 @@ def summarise_terms(net: TranslatedPipeline, train: Items, valid: Items, loss: L
     """
     raw, summaries = RawColumns.of(net), []
     if (terms := residual_terms(net.program, raw)) is not None:
-        of_rows = terms.of_rows(train[0]), terms.of_rows(valid[0])
-        summaries += _summaries(net, raw, terms, of_rows, train, valid, loss, terms.coded.codes(train[0]))
+        of_train, of_valid, codes = terms.of_rows(train[0]), terms.of_rows(valid[0]), terms.coded.codes(train[0])
+        summaries += TermsOfRows(net, raw, terms, valid, of_train, of_valid, codes, codes).summaries(loss)
     if (boosted := boosted_terms(net, raw)) is not None:
-        all_codes = boosted.coded.codes(train[0])
-        train, valid = sample(train), sample(valid)
-        of_rows = boosted.of_rows(train[0])[0], boosted.of_rows(valid[0])[0]
-        summaries += _summaries(net, raw, boosted, of_rows, train, valid, loss, all_codes)
+        all_codes, train, valid = boosted.coded.codes(train[0]), sample(train), sample(valid)
+        (of_train, _), (of_valid, _) = boosted.of_rows(train[0]), boosted.of_rows(valid[0])
+        codes = boosted.coded.codes(train[0])
+        summaries += TermsOfRows(net, raw, boosted, valid, of_train, of_valid, codes, all_codes).summaries(loss)
     largest = max((size for size, _ in summaries), default=0.0)
     strong = sorted((each for each in summaries if each[0] >= LEAST * largest), key=lambda each: -each[0])
     return [summary for _, summary in strong[:TERMS]]
@@ -75,93 +76,85 @@ def sample(items: Items) -> Items:
     return take(items, torch.linspace(0, count - 1, min(count, SAMPLE)).long())
 
 
-def _summaries(
-    net: TranslatedPipeline,
-    raw: RawColumns,
-    terms: ResidualTerms | BoostedTerms,
-    contributions: tuple[NDArray[np.float64], NDArray[np.float64]],
-    train: Items,
-    valid: Items,
-    loss: Loss,
-    all_codes: NDArray[np.int64],
-) -> list[tuple[float, TermSummary]]:
-    """The strongest terms of one kind, each behind its mean contribution."""
-    of_train, of_valid = contributions
-    size = np.abs(of_train).mean(axis=(0, 2))
-    order = np.argsort(-size, kind="stable")[:TERMS].tolist()
-    codes = terms.coded.codes(train[0])
-    scores, target, weight = net.scores(valid[0]), valid[1], (*valid[2:], None)[0]
+@dataclass(frozen=True)
+class TermsOfRows:
+    """Terms of one kind, and their contributions ``[N, terms, K]`` to the scores of some rows."""
 
-    def loss_of(values: Tensor) -> float:
-        return float(loss(values, target, weight))
+    net: TranslatedPipeline
+    raw: RawColumns
+    terms: ResidualTerms | BoostedTerms
+    valid: Items
+    of_train: NDArray[np.float64]
+    of_valid: NDArray[np.float64]
+    codes: NDArray[np.int64]  # ``[N, inputs]``, of the same training rows
+    all_codes: NDArray[np.int64]  # of all training rows
 
-    with torch.no_grad():
-        whole = loss_of(scores)
-        without = {term: loss_of(scores - torch.from_numpy(of_valid[:, term]).to(scores)) for term in order}
-    summaries = [
-        TermSummary(
-            columns=tuple(raw.names[column] for column in terms.columns[term]),
-            gain=without[term] - whole,
-            low=float(of_train[:, term].min()),
-            high=float(of_train[:, term].max()),
-            cells=_cells(net, raw, terms, term, codes, all_codes, of_train[:, term]),
+    def summaries(self, loss: Loss) -> list[tuple[float, TermSummary]]:
+        """The strongest terms, each behind its mean contribution."""
+        size = np.abs(self.of_train).mean(axis=(0, 2))
+        order = np.argsort(-size, kind="stable")[:TERMS].tolist()
+        scores, target, weight = self.net.scores(self.valid[0]), self.valid[1], (*self.valid[2:], None)[0]
+        with torch.no_grad():
+            whole = float(loss(scores, target, weight))
+            without = {
+                term: float(loss(scores - torch.from_numpy(self.of_valid[:, term]).to(scores), target, weight))
+                for term in order
+            }
+        return [
+            (
+                float(size[term]),
+                TermSummary(
+                    columns=tuple(self.raw.names[column] for column in self.terms.columns[term]),
+                    gain=without[term] - whole,
+                    low=float(self.of_train[:, term].min()),
+                    high=float(self.of_train[:, term].max()),
+                    cells=self._cells(term),
+                ),
+            )
+            for term in order
+        ]
+
+    def _cells(self, term: int) -> tuple[CellSummary, ...]:
+        """The combinations of values with the largest sums of contributions to a score.
+
+        By their means, cells of a single row would come first.
+        """
+        inputs = self.terms.inputs_of(term)
+        groups = pd.DataFrame(self.codes[:, inputs]).groupby([*range(len(inputs))])
+        counts = groups.size()
+        cells, place = counts.index.to_frame().to_numpy(), groups.ngroup().to_numpy()
+        sums = np.stack([np.bincount(place, score) for score in self.of_train[:, term].T], axis=1)
+        means = sums / counts.to_numpy()[:, None]
+        labels = [str(label) for label in self.net.head.labels_in_order] if means.shape[1] > 1 else []
+        strongest = np.argsort(-np.abs(sums).max(axis=1), kind="stable")[:CELLS]
+        outputs = np.abs(means).argmax(axis=1)
+        return tuple(
+            CellSummary(
+                values=self._text(inputs, cells[cell].tolist()),
+                contribution=float(means[cell, outputs[cell]]),
+                rows=int((self.all_codes[:, inputs] == cells[cell]).all(axis=1).sum()),
+                output=labels[outputs[cell]] if labels else "",
+            )
+            for cell in strongest.tolist()
         )
-        for term in order
-    ]
-    return [(float(size[term]), summary) for term, summary in zip(order, summaries, strict=True)]
 
+    def _text(self, inputs: list[int], codes: list[int]) -> str:
+        """The values of a cell, such as "origin=ORD x hour=18".
 
-def _cells(
-    net: TranslatedPipeline,
-    raw: RawColumns,
-    terms: ResidualTerms | BoostedTerms,
-    term: int,
-    codes: NDArray[np.int64],
-    all_codes: NDArray[np.int64],
-    values: NDArray[np.float64],
-) -> tuple[CellSummary, ...]:
-    """The combinations of values with the largest sums of contributions to a score; rows are counted in all codes.
-
-    By their means, cells of a single row would come first.
-    """
-    inputs = terms.inputs_of(term)
-    groups = pd.DataFrame(codes[:, inputs]).groupby([*range(len(inputs))])
-    counts = groups.size()
-    cells, place = counts.index.to_frame().to_numpy(), groups.ngroup().to_numpy()
-    sums = np.stack([np.bincount(place, score) for score in values.T], axis=1)
-    means = sums / counts.to_numpy()[:, None]
-    labels = [str(label) for label in net.head.labels_in_order] if means.shape[1] > 1 else []
-    strongest = np.argsort(-np.abs(sums).max(axis=1), kind="stable")[:CELLS]
-    outputs = np.abs(means).argmax(axis=1)
-    return tuple(
-        CellSummary(
-            values=_cell_text(net, raw, terms, inputs, cells[cell].tolist()),
-            contribution=float(means[cell, outputs[cell]]),
-            rows=int((all_codes[:, inputs] == cells[cell]).all(axis=1).sum()),
-            output=labels[outputs[cell]] if labels else "",
-        )
-        for cell in strongest.tolist()
-    )
-
-
-def _cell_text(
-    net: TranslatedPipeline, raw: RawColumns, terms: ResidualTerms | BoostedTerms, inputs: list[int], codes: list[int]
-) -> str:
-    """The values of a cell, such as "origin=ORD x hour=18".
-
-    Of a raw column with several ids the known value, with several numbers (year and month of a date) all of them, with
-    counts of terms those that occur.
-    """
-    texts: dict[str, list[str]] = {}
-    terms_counted = {column: term for host in net.hosts for column, term in host.terms.items()}
-    for column, code in zip(inputs, codes, strict=True):
-        values = texts.setdefault(raw.names[terms.coded.sources[column]], [])
-        value = terms.coded.value_text(net.encoder, column, code)
-        block, place = terms.coded.inputs[column]
-        if block == NUMBERS and (term := terms_counted.get(net.encoder.numbers[place])) is not None:
-            values += [f" {term!r}{value}"] * (value != " <= 0")
-        elif block == NUMBERS:
-            values.append(value)
-        elif values in ([], [" unknown"]):
-            values[:] = [value]
-    return " x ".join(name + (",".join(values) or " without these terms") for name, values in texts.items())
+        Of a raw column with several ids the known value, with several numbers (year and month of a date) all of them,
+        with counts of terms those that occur.
+        """
+        encoder, coded = self.net.encoder, self.terms.coded
+        texts: dict[str, list[str]] = {}
+        terms_counted = {column: term for host in self.net.hosts for column, term in host.terms.items()}
+        for column, code in zip(inputs, codes, strict=True):
+            values = texts.setdefault(self.raw.names[coded.sources[column]], [])
+            value = coded.value_text(encoder, column, code)
+            block, place = coded.inputs[column]
+            if block == NUMBERS and (term := terms_counted.get(encoder.numbers[place])) is not None:
+                values += [f" {term!r}{value}"] * (value != " <= 0")
+            elif block == NUMBERS:
+                values.append(value)
+            elif values in ([], [" unknown"]):
+                values[:] = [value]
+        return " x ".join(name + (",".join(values) or " without these terms") for name, values in texts.items())
