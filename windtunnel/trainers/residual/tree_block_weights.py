@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
@@ -103,7 +104,8 @@ def fit_block_weights(trees: HardTrees, rows: Items, loss: Loss, generator: torc
     if bool((weights > 0.99).all()):
         return None
     ensemble = trees.ensemble()
-    per_tree = weights[block].double().numpy()[_rounds(ensemble.output)]
+    round_of_tree = pd.Series(ensemble.output).groupby(ensemble.output).cumcount().to_numpy()  # by output
+    per_tree = weights[block].double().numpy()[round_of_tree]
     per_leaf = np.repeat(per_tree, np.diff(ensemble.leaf_start))
     return _with_leaves(ensemble, ensemble.leaf_value * per_leaf, inputs.dtype)
 
@@ -131,12 +133,3 @@ def _minimise(sums: Tensor, base: Tensor, loss: Loss, target: Tensor, weight: Te
         with torch.no_grad():
             weights.clamp_(0, 1)
     return weights.detach()
-
-
-def _rounds(output: Any) -> Any:
-    """Boosting round of each tree: its position among the trees of its score."""
-    rounds = np.empty(len(output), dtype=np.int64)
-    for score in np.unique(output):
-        of_score = np.flatnonzero(output == score)
-        rounds[of_score] = np.arange(len(of_score))
-    return rounds

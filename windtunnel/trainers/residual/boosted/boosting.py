@@ -108,21 +108,18 @@ def boost(
     losses: list[list[float]] = []
     parts = [torch.cat(list(halves)).sort().values, *halves]
 
-    def record(scores: NDArray[np.float64]) -> None:
-        rows = _columns(scores, outputs)
-        losses.append([float(_loss(loss, rows, valid, part)) for part in parts])
-
     def objective(scores: NDArray[np.float64], _: Any) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         return boosting_derivatives(loss, _columns(scores, outputs), train.target, train.weight)
 
     def evaluate(scores: NDArray[np.float64], _: Any) -> tuple[str, float, bool]:
-        record(scores)
+        rows = _columns(scores, outputs)
+        losses.append([float(_loss(loss, rows, valid, part)) for part in parts])
         return "loss", losses[-1][0], False
 
     for dataset, rows in ((features.train, train), (features.valid, valid)):
         dataset.set_init_score(_flat(rows.scores))
     options = OPTIONS | {"learning_rate": rate, "seed": seed, "objective": objective, "num_class": outputs}
-    record(valid.scores.double().numpy())
+    evaluate(valid.scores.double().numpy(), None)  # without a tree
     with Phase(f"boosting on {features.train.num_feature()} target statistics", max_trees) as phase:
         booster = lightgbm.train(
             options,
