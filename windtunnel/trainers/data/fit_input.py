@@ -20,52 +20,54 @@ from windtunnel.trainers.recipe import LARGEST_BATCH, Recipe
 
 @dataclass(frozen=True)
 class FitInput:
-    """The training or the validation rows as the caller gave them."""
+    """The training or the validation rows as the caller gave them, for a translation and a recipe."""
 
+    net: TranslatedPipeline
+    recipe: Recipe
     role: str  # "train" or "valid"
     data: Any
     # the number of processes that train together. With several, a loader yields the rows of its process.
     processes: int = 1
     validated: bool = True  # whether the caller gave validation rows
 
-    def encoded(self, net: TranslatedPipeline, recipe: Recipe) -> EncodedLoader:
+    def encoded(self) -> EncodedLoader:
         """The rows as encoded batches; ``BadInput`` without targets, and for batches of another translation."""
-        batches = self._batches(net, recipe)
+        batches = self._batches()
         if batches.schema is not None:
-            batches.schema.check(net, f"the {self.role} loader")
+            batches.schema.check(self.net, f"the {self.role} loader")
         if isinstance(batches, EncodedRows):
             batches.check_batches(self.role)
         return batches
 
-    def _batches(self, net: TranslatedPipeline, recipe: Recipe) -> EncodedLoader:
+    def _batches(self) -> EncodedLoader:
         data = self.data
         if isinstance(data, EncodedRows | LoaderAdapter):
             return data
         if isinstance(data, tuple):
             if len(data) not in (2, 3) or data[1] is None:
                 raise BadInput(f"{self.role} is a tuple of {len(data)}; give (X, y) or (X, y, weight), or a loader")
-            return self._in_memory(net, data, recipe)
+            return self._in_memory(data)
         if isinstance(data, Iterable) and not isinstance(data, (str, dict)) and not hasattr(data, "columns"):
-            return self._loaded(net, LoaderAdapter(net, data, training=self.role == "train"), recipe)
+            return self._loaded(LoaderAdapter(self.net, data, training=self.role == "train"))
         raise BadInput(
             f"{self.role} is a {type(data).__name__}; give (X, y) or (X, y, weight), or a loader of such batches"
         )
 
-    def _in_memory(self, net: TranslatedPipeline, rows: tuple[Any, ...], recipe: Recipe) -> EncodedRows:
-        training = self.role == "train"
+    def _in_memory(self, rows: tuple[Any, ...]) -> EncodedRows:
+        recipe, training = self.recipe, self.role == "train"
         size = recipe.batch_size or LARGEST_BATCH
         with Phase("encoding the rows"):
-            batches = loader(net, *rows, batch_size=size, seed=recipe.seed, training=training)
+            batches = loader(self.net, *rows, batch_size=size, seed=recipe.seed, training=training)
         return replace(batches, batch_size=recipe.rows_per_step(batches.size)) if training else batches
 
-    def _loaded(self, net: TranslatedPipeline, batches: LoaderAdapter, recipe: Recipe) -> EncodedLoader:
+    def _loaded(self, batches: LoaderAdapter) -> EncodedLoader:
         """The rows of a loader in memory, or the loader itself if its batches are to be read in each epoch."""
         if batches.source is not None or self.processes > 1:
             return batches
-        if (reason := _why_streamed(net, recipe)) is None:
-            limit = memory_limit(recipe.loader_memory)
-            if (rows := read_rows(batches, limit, recipe.seed)) is not None:
-                return self._in_memory(net, rows, recipe)
+        if (reason := self._why_streamed()) is None:
+            limit = memory_limit(self.recipe.loader_memory)
+            if (rows := read_rows(batches, limit, self.recipe.seed)) is not None:
+                return self._in_memory(rows)
             reason = (
                 f"its rows take more than {limit / GIB:.3g} GiB once encoded (loader_memory= sets another limit; "
                 "windtunnel.stream reads Parquet files faster)"
@@ -80,13 +82,12 @@ class FitInput:
             )
         return batches
 
-
-def _why_streamed(net: TranslatedPipeline, recipe: Recipe) -> str | None:
-    """The reason why a loader is read anew in each epoch, whatever its size; None where there is none."""
-    if recipe.loader_memory == 0:
-        return "loader_memory=0 rules out reading it into memory"
-    if callable(recipe.loss):
-        return "a custom loss may depend on which rows are in a batch"
-    if net.hosts and net.untranslated == "stream":
-        return 'untranslated="stream" keeps no outputs of host steps in memory'
-    return None
+    def _why_streamed(self) -> str | None:
+        """The reason why a loader is read anew in each epoch, whatever its size; None where there is none."""
+        if self.recipe.loader_memory == 0:
+            return "loader_memory=0 rules out reading it into memory"
+        if callable(self.recipe.loss):
+            return "a custom loss may depend on which rows are in a batch"
+        if self.net.hosts and self.net.untranslated == "stream":
+            return 'untranslated="stream" keeps no outputs of host steps in memory'
+        return None

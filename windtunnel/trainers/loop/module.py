@@ -217,10 +217,10 @@ class DataModule(Loaders):
         self, net: TranslatedPipeline, train: Any, valid: Any = None, recipe: Recipe | None = None, processes: int = 1
     ) -> None:
         recipe, processes = recipe or Recipe(), max(processes, world())
-        rows = FitInput("train", train, processes, validated=valid is not None).encoded(net, recipe)
+        rows = FitInput(net, recipe, "train", train, processes, validated=valid is not None).encoded()
         rows.check_classes(net)
         if valid is not None:
-            valid_rows = FitInput("valid", valid, processes).encoded(net, recipe)
+            valid_rows = FitInput(net, recipe, "valid", valid, processes).encoded()
             self.validated_on = "validation rows"
         elif (split := rows.hold_out(recipe.validation_fraction, recipe.seed)) is not None:
             rows, valid_rows = split
