@@ -166,30 +166,23 @@ def _text(value: Any) -> str:
 
 def _plot_importance(explanation: Explanation, output: int | None, max_terms: int, ax: Axes | None) -> Axes:
     """Horizontal bars of the mean absolute contribution; of several scores one part of the bar for each."""
-    chosen = range(len(explanation.outputs)) if output is None else [output]
-    sizes = np.abs(explanation.values[:, :, list(chosen)]).mean(axis=0)  # [terms, outputs]
+    chosen = [*range(len(explanation.outputs))] if output is None else [output]
+    sizes = np.abs(explanation.values[:, :, chosen]).mean(axis=0)  # [terms, outputs]
     order, names = _largest(sizes.sum(axis=1), max_terms), explanation.names
     labels, bars = [names[term] for term in order], [sizes[term] for term in order]
     if others := sorted(set(range(len(names))) - set(order)):
         labels.append(f"sum of {len(others)} others")
-        bars.append(np.abs(explanation.values[:, others][:, :, list(chosen)].sum(axis=1)).mean(axis=0))
+        bars.append(np.abs(explanation.values[:, others][:, :, chosen].sum(axis=1)).mean(axis=0))
     ax = _axes(ax, labels)
-    places, parts = np.arange(len(bars)), np.stack(bars)
-    starts = np.zeros(len(bars))
-    for position, k in enumerate(chosen):
-        single = len(parts[0]) == 1
-        ax.barh(
-            places,
-            parts[:, position],
-            left=starts,
-            color=[UP] * len(order) + [NEUTRAL] * (len(bars) - len(order)) if single else None,
-            label=explanation.outputs[k],
-        )
-        starts = starts + parts[:, position]
+    places, starts = np.arange(len(bars)), np.zeros(len(bars))
+    colors = [UP] * len(order) + [NEUTRAL] * (len(bars) - len(order)) if len(chosen) == 1 else None
+    for k, sizes_of_output in zip(chosen, np.stack(bars, axis=1), strict=True):
+        ax.barh(places, sizes_of_output, left=starts, color=colors, label=explanation.outputs[k])
+        starts = starts + sizes_of_output
     _annotate(ax, starts, [f"{total:.3g}" for total in starts])
     _finish(ax, labels, f"mean |contribution| ({explanation.unit})")
     ax.set_xlim(0, 1.1 * float(starts.max()) or 1.0)
-    if len(parts[0]) > 1:
+    if len(chosen) > 1:
         ax.legend(frameon=False, loc="lower right")
     ax.set_title(f"Importance over {len(explanation.values):,} rows", loc="left")
     return ax
@@ -201,10 +194,13 @@ def _plot_waterfall(explanation: Explanation, row: int, output: int, max_terms: 
     order = _largest(np.abs(values), max_terms)
     names, raw_values = explanation.names, explanation.term_values(row)
     labels = [f"{names[term]} = {raw_values[term]}" for term in order]
-    steps, errors = values[order], _errors(explanation, row, output)[order]
+    all_errors = np.zeros(len(values))
+    if explanation.standard_error is not None:
+        all_errors = explanation.standard_error[row, :, output]
+    steps, errors = values[order], all_errors[order]
     if others := len(values) - len(order):
         labels.append(f"sum of {others} others")
-        rest, squares = values.sum() - steps.sum(), (_errors(explanation, row, output) ** 2).sum() - (errors**2).sum()
+        rest, squares = values.sum() - steps.sum(), (all_errors**2).sum() - (errors**2).sum()
         steps, errors = np.append(steps, rest), np.append(errors, np.sqrt(max(squares, 0.0)))
     base = float(explanation.base[output])
     ends = base + np.cumsum(steps)
@@ -235,12 +231,6 @@ def _annotate(ax: Axes, ends: Iterable[float], texts: list[str]) -> None:
     """A text to the right of each bar."""
     for place, (end, text) in enumerate(zip(ends, texts, strict=True)):
         ax.annotate(text, (end, place), xytext=(6, 0), textcoords="offset points", va="center", fontsize=9)
-
-
-def _errors(explanation: Explanation, row: int, output: int) -> NDArray[np.float64]:
-    if explanation.standard_error is None:
-        return np.zeros(len(explanation.names))
-    return explanation.standard_error[row, :, output]
 
 
 def _largest(sizes: NDArray[np.float64], count: int) -> list[int]:
