@@ -123,10 +123,6 @@ class EncodedRows(EncodedLoader):
         rest = [slice_of(block) for block in (self.target, self.weight) if block is not None]
         return (rows, *rest) if rest else rows
 
-    def subset(self, index: Tensor, *, shuffle: bool) -> Self:
-        """Select the rows of these numbers, int64 ``[n]``."""
-        return self._with_blocks(lambda block: block[index], shuffle=shuffle, drop_last=self.drop_last and shuffle)
-
     def in_order(self) -> Self:
         """The same rows for validation, unshuffled."""
         return replace(self, shuffle=False, drop_last=False, equal=False)
@@ -155,8 +151,8 @@ class EncodedRows(EncodedLoader):
         chosen = hold_out_mask(self.target, fraction, seed)
         if chosen is None:
             return None
-        index = torch.arange(self.size)
-        return self.subset(index[~chosen], shuffle=self.shuffle), self.subset(index[chosen], shuffle=False)
+        train = self._with_blocks(lambda block: block[~chosen], drop_last=self.drop_last and self.shuffle)
+        return train, self._with_blocks(lambda block: block[chosen], shuffle=False, drop_last=False)
 
     def check_batches(self, role: str) -> None:
         """Raise ``BadInput`` for rows without targets, and for too few rows to make a batch."""

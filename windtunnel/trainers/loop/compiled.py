@@ -35,7 +35,9 @@ def compiled(net: nn.Module, mode: str) -> Callable[[Tensor, Tensor], Tensor]:
     # code object and name, each fit starts with empty caches.
     code = scores.__code__.replace(co_name=f"scores_{next(_fits)}")
     function = FunctionType(code, scores.__globals__, closure=scores.__closure__)
-    _quieten()
+    # Warnings of torch about its own code; the filters end with ``fit``.
+    warnings.filterwarnings("ignore", r"`torch\.jit", DeprecationWarning)
+    warnings.filterwarnings("ignore", r"torch\.searchsorted\(\): input value tensor is non-contiguous", UserWarning)
     run = torch.compile(function, mode=mode)
 
     def step(numbers: Tensor, ids: Tensor) -> Tensor:
@@ -74,12 +76,6 @@ def check_accumulation(mode: str, batches: int) -> None:
             f"before, and this Trainer has accumulate_grad_batches={batches}; take larger batches instead, or compile="
             f"{'default' if mode == 'reduce-overhead' else 'max-autotune-no-cudagraphs'!r}"
         )
-
-
-def _quieten() -> None:
-    """Ignore torch's warnings about its own code; the filters end with ``fit``."""
-    warnings.filterwarnings("ignore", r"`torch\.jit", DeprecationWarning)
-    warnings.filterwarnings("ignore", r"torch\.searchsorted\(\): input value tensor is non-contiguous", UserWarning)
 
 
 def _why(mode: str, error: Exception) -> str:

@@ -21,15 +21,10 @@ class Termination(pl.Callback):
     def __init__(self) -> None:
         self.handler = signal.getsignal(signal.SIGTERM)
 
-    def on_validation_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
-        """Restore the handler before epoch 0 is validated."""
-        self._restore_handler(trainer)
-
-    def on_train_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
-        """Restore the handler before the first step."""
-        self._restore_handler(trainer)
-
-    def _restore_handler(self, trainer: Any) -> None:
+    def on_validation_start(self, trainer: Any, pl_module: pl.LightningModule) -> None:
+        """Restore the handler before epoch 0 is validated, and before the first step."""
         requeued = getattr(getattr(trainer.strategy, "cluster_environment", None), "auto_requeue", False)
         if self.handler is not None and not requeued and threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGTERM, self.handler)
+
+    on_train_start = on_validation_start
