@@ -68,7 +68,7 @@ def modified_huber(scores: Tensor, target: Tensor, weight: Tensor | None) -> Ten
 
 def squared(scores: Tensor, target: Tensor, weight: Tensor | None) -> Tensor:
     """r^2."""
-    return _mean(_residual(scores, target).square().mean(dim=1), weight)
+    return _mean(_residual(scores, target).square(), weight)
 
 
 def relevance(scores: Tensor, target: Tensor, weight: Tensor | None) -> Tensor:
@@ -78,84 +78,80 @@ def relevance(scores: Tensor, target: Tensor, weight: Tensor | None) -> Tensor:
 
 def absolute(scores: Tensor, target: Tensor, weight: Tensor | None) -> Tensor:
     """|r|."""
-    return _mean(_residual(scores, target).abs().mean(dim=1), weight)
+    return _mean(_residual(scores, target).abs(), weight)
 
 
 def huber(scores: Tensor, target: Tensor, weight: Tensor | None, delta: float = 1.0) -> Tensor:
     """r^2 / 2 where |r| <= delta, and delta (|r| - delta / 2) beyond."""
     size = _residual(scores, target).abs()
-    rows = torch.where(size <= delta, size.square() / 2, delta * (size - delta / 2))
-    return _mean(rows.mean(dim=1), weight)
+    return _mean(torch.where(size <= delta, size.square() / 2, delta * (size - delta / 2)), weight)
 
 
 def pseudo_huber(scores: Tensor, target: Tensor, weight: Tensor | None, delta: float = 1.0) -> Tensor:
     """delta^2 (sqrt(1 + (r / delta)^2) - 1), XGBoost's pseudo-Huber loss."""
     squares = _residual(scores, target).square()
     # Without the 1s of the formula, to which float32 would round small residuals.
-    rows = squares / ((1 + squares / (delta * delta)).sqrt() + 1)
-    return _mean(rows.mean(dim=1), weight)
+    return _mean(squares / ((1 + squares / (delta * delta)).sqrt() + 1), weight)
 
 
 def log_cosh(scores: Tensor, target: Tensor, weight: Tensor | None) -> Tensor:
     """log(cosh(r)), CatBoost's LogCosh."""
     size = _residual(scores, target).abs()
-    return _mean((size + functional.softplus(-2 * size) - math.log(2)).mean(dim=1), weight)
+    return _mean(size + functional.softplus(-2 * size) - math.log(2), weight)
 
 
 def expectile(scores: Tensor, target: Tensor, weight: Tensor | None, alpha: float = 0.5) -> Tensor:
     """Alpha r^2 where y > s, else (1 - alpha) r^2; the ``alpha`` expectile is the best constant."""
     gap = _residual(scores, target)
-    rows = alpha * gap.clamp_max(0).square() + (1 - alpha) * gap.clamp_min(0).square()
-    return _mean(rows.mean(dim=1), weight)
+    return _mean(alpha * gap.clamp_max(0).square() + (1 - alpha) * gap.clamp_min(0).square(), weight)
 
 
 def power(scores: Tensor, target: Tensor, weight: Tensor | None, q: float = 2.0) -> Tensor:
     """|r|^q, CatBoost's Lq; q at least 1."""
-    return _mean(_residual(scores, target).abs().pow(q).mean(dim=1), weight)
+    return _mean(_residual(scores, target).abs().pow(q), weight)
 
 
 def squared_log(scores: Tensor, target: Tensor, weight: Tensor | None) -> Tensor:
     """(log(1 + s) - log(1 + y))^2 of targets above -1, s at least -1 + 1e-6, as in XGBoost."""
     logs = (1 + scores).clamp_min(1e-6).log() - _outputs(scores, target).log1p()
-    return _mean(logs.square().mean(dim=1), weight)
+    return _mean(logs.square(), weight)
 
 
 def fair(scores: Tensor, target: Tensor, weight: Tensor | None, c: float = 1.0) -> Tensor:
     """c^2 (|r| / c - log(1 + |r| / c)), LightGBM's fair loss."""
     size = _residual(scores, target).abs() / c
-    return _mean((c * c * (size - size.log1p())).mean(dim=1), weight)
+    return _mean(c * c * (size - size.log1p()), weight)
 
 
 def mape(scores: Tensor, target: Tensor, weight: Tensor | None) -> Tensor:
     """|r| / max(1, |y|), LightGBM's mean absolute percentage error."""
-    rows = _residual(scores, target).abs() / _outputs(scores, target).abs().clamp_min(1)
-    return _mean(rows.mean(dim=1), weight)
+    return _mean(_residual(scores, target).abs() / _outputs(scores, target).abs().clamp_min(1), weight)
 
 
 def quantile(scores: Tensor, target: Tensor, weight: Tensor | None, alpha: float | Sequence[float] = 0.5) -> Tensor:
     """max(alpha (y - s), (alpha - 1) (y - s)), the pinball loss of the ``alpha`` quantile, or one per output."""
     gap, levels = -_residual(scores, target), scores.new_tensor(alpha)
-    return _mean(torch.maximum(levels * gap, (levels - 1) * gap).mean(dim=1), weight)
+    return _mean(torch.maximum(levels * gap, (levels - 1) * gap), weight)
 
 
 def epsilon_insensitive(scores: Tensor, target: Tensor, weight: Tensor | None, epsilon: float = 0.1) -> Tensor:
     """max(0, |r| - epsilon)."""
-    return _mean((_residual(scores, target).abs() - epsilon).clamp_min(0).mean(dim=1), weight)
+    return _mean((_residual(scores, target).abs() - epsilon).clamp_min(0), weight)
 
 
 def squared_epsilon_insensitive(scores: Tensor, target: Tensor, weight: Tensor | None, epsilon: float = 0.1) -> Tensor:
     """max(0, |r| - epsilon)^2."""
-    return _mean((_residual(scores, target).abs() - epsilon).clamp_min(0).square().mean(dim=1), weight)
+    return _mean((_residual(scores, target).abs() - epsilon).clamp_min(0).square(), weight)
 
 
 def poisson(scores: Tensor, target: Tensor, weight: Tensor | None) -> Tensor:
     """exp(s) - y s: half the Poisson deviance of the mean exp(s), up to a constant."""
-    return _mean((scores.exp() - _outputs(scores, target) * scores).mean(dim=1), weight)
+    return _mean(scores.exp() - _outputs(scores, target) * scores, weight)
 
 
 def gamma(scores: Tensor, target: Tensor, weight: Tensor | None) -> Tensor:
     """Return s + y exp(-s): half the gamma deviance of the mean exp(s), up to a constant."""
-    return _mean((scores + _outputs(scores, target) * (-scores).exp()).mean(dim=1), weight)
+    return _mean(scores + _outputs(scores, target) * (-scores).exp(), weight)
 
 
 def tweedie(scores: Tensor, target: Tensor, weight: Tensor | None, power: float = 1.5) -> Tensor:
@@ -165,8 +161,7 @@ def tweedie(scores: Tensor, target: Tensor, weight: Tensor | None, power: float 
     if power == 2:
         return gamma(scores, target, weight)
     mean = ((2 - power) * scores).exp() / (2 - power)
-    rows = mean - _outputs(scores, target) * ((1 - power) * scores).exp() / (1 - power)
-    return _mean(rows.mean(dim=1), weight)
+    return _mean(mean - _outputs(scores, target) * ((1 - power) * scores).exp() / (1 - power), weight)
 
 
 def unknown(scores: Tensor, target: Tensor, weight: Tensor | None) -> Tensor:
@@ -278,7 +273,9 @@ def _check_arguments(loss: Loss) -> None:
         ) from error
 
 
-def _mean(rows: Tensor, weight: Tensor | None) -> Tensor:
+def _mean(values: Tensor, weight: Tensor | None) -> Tensor:
+    """The weighted mean over rows of values ``[B]``, or ``[B, K]``, which are first averaged over the K outputs."""
+    rows = values.mean(dim=1) if values.dim() == 2 else values
     if weight is None:
         return rows.mean()
     # Without weights above 0 the loss is 0 / tiny, with gradient 0.
