@@ -221,7 +221,7 @@ def _check_scripted(net: Translation, X: Any, tolerance: float) -> None:
     for step in program.steps:
         values.append(step(values))
     for method, step in program.method_steps.items():
-        _check_eager(step.module, (step.gather(values),), tolerance, method)  # type: ignore[operator, arg-type]
+        _check_eager(step.module, (step.gather(values),), tolerance, method)
 
 
 def _check_eager(module: nn.Module, inputs: tuple[Tensor, ...], tolerance: float, where: str) -> None:

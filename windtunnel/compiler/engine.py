@@ -18,7 +18,7 @@ from torch import Tensor
 from windtunnel.compiler.graphs import made_up_rows
 from windtunnel.encode import CategoryColumn, RowEncoder, Rows
 from windtunnel.modules.base import Module
-from windtunnel.program.program import Program, ProgramStep
+from windtunnel.program.program import Program
 from windtunnel.program.scoring_pipeline import ScoringPipeline
 
 Run = Callable[[Tensor, Tensor], Tensor]
@@ -121,7 +121,6 @@ def failing_step(
     """Name the first step whose module and input make ``attempt`` raise, and give its error."""
     values = list(blocks)
     for step in (*program.steps, *program.method_steps.values()):
-        assert isinstance(step, ProgramStep)
         inputs = step.gather(values)
         try:
             attempt(step.module, inputs)

@@ -93,10 +93,10 @@ def measure_change(
 
 def _hard(net: TranslatedPipeline, position: int, rows: Batch | None) -> Module:
     """The hard form of one step: the source's trees if they are untrained."""
-    step: Any = net.program.steps[position]
-    soft: SoftTrees | SoftLeaves = step.module
     if position in net.exact_modules:
         return net.exact_modules[position]
+    step = net.program.steps[position]
+    soft: SoftTrees | SoftLeaves = step.module  # type: ignore[assignment]
     try:
         if isinstance(soft, SoftLeaves):
             ensemble = harden_splits(soft)

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from windtunnel.compiler.engine import ProgramEngine, Run, failing_step
 from windtunnel.errors import UnfaithfulOption
-from windtunnel.program.program import Program
+from windtunnel.program.program import Program, ProgramStep
 
 
 @contextmanager
@@ -41,7 +41,7 @@ def script(module: nn.Module) -> Any:
 class MethodProgram(nn.Module):
     """The steps that one step needs, and that step as the last."""
 
-    def __init__(self, program: Program, last: nn.Module) -> None:
+    def __init__(self, program: Program, last: ProgramStep) -> None:
         super().__init__()
         needed = program.upstream(last)
         before = program.steps[: max(needed, default=-1) + 1]

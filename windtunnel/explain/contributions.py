@@ -156,7 +156,7 @@ class ScorePart:
         if dtype is not None:
             program = deepcopy(program)
             for step in program.steps:
-                step.module.cast(dtype)  # type: ignore[union-attr, operator]
+                step.module.cast(dtype)
 
         def run(numbers: Tensor, ids: Tensor) -> Tensor:
             output: Tensor = program(numbers if dtype is None else numbers.to(dtype), ids)

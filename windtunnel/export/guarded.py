@@ -60,7 +60,7 @@ class GuardedProgram(nn.Module):
 
     def __init__(self, program: Program) -> None:
         super().__init__()
-        self.steps = nn.ModuleList(Guarded(step) for step in program.steps)  # type: ignore[arg-type]
+        self.steps = nn.ModuleList(Guarded(step) for step in program.steps)
         self.partial, self.at_once = program.partial(), WHOLE if program.needs_all_rows() else CHUNK
         self.takes_missing, self.first_id = takes_missing(program), FIRST_ID
         self.most, self.large = FLOAT32_MAX, LARGE

@@ -13,7 +13,7 @@ from windtunnel.compiler.graphs import EXAMPLE_ROWS, made_up_rows
 from windtunnel.export.columns import names, none_columns, raw_columns, text_slots, told_by_text
 from windtunnel.export.lookups import NumberLookup
 from windtunnel.export.outputs import output_modules
-from windtunnel.program.program import MethodSteps, Program, ProgramStep
+from windtunnel.program.program import Program, ProgramStep
 from windtunnel.program.translated import TranslatedPipeline
 
 REJECTED_ID = -1
@@ -57,7 +57,7 @@ class Traced(nn.Module):
         self.labelled = head.classes is not None
         # Copies: a graph takes no module twice.
         self.ends = nn.ModuleDict(copy.deepcopy(output_modules(self.program, head)))
-        self.program.method_steps = MethodSteps({})  # the file has only ``outputs``
+        self.program.method_steps.clear()  # the file has only ``outputs``
         self.outputs = ["scores", *self.ends]
 
     read: Tensor
@@ -140,8 +140,8 @@ def _rejected(lookup: Any, numbers: Tensor, ids: Tensor) -> Tensor | None:
     return rejected
 
 
-def _also(rejected: Tensor | None, step: Any, values: list[Tensor]) -> Tensor | None:
-    return _either(rejected, step.rejected(values)) if step.rejects or step.rejects_finite() else rejected
+def _also(rejected: Tensor | None, step: ProgramStep, values: list[Tensor]) -> Tensor | None:
+    return _either(rejected, step.rejected(values)) if step.may_reject() else rejected
 
 
 def _either(left: Tensor | None, right: Tensor | None) -> Tensor | None:

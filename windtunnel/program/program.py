@@ -3,7 +3,6 @@
 # No postponed annotations here: torch.jit.script reads the class-level ones and takes no strings.
 
 from collections.abc import Container, Iterable, Mapping, Sequence
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -57,7 +56,7 @@ class ProgramStep(nn.Module):
     def __init__(self, module: Module, takes: Sequence[Take], name: str, rejects: Sequence[str] = ()) -> None:
         super().__init__()
         self.module: Module = module
-        self.takes = nn.ModuleList(takes)
+        self.takes: list[Take] = nn.ModuleList(takes)  # type: ignore[assignment]  # typed by what it holds
         self.name = name
         # What the source's step rejects in these columns: "nan", "inf", "huge" (finite numbers beyond float32).
         self.rejects = tuple(rejects)
@@ -93,13 +92,12 @@ class ProgramStep(nn.Module):
     @torch.jit.unused
     def places(self) -> list[tuple[int, int]]:
         """Slot and position there of each input column."""
-        takes: Any = self.takes  # all of them a Take; torch types the members of a list as modules
-        return [(take.slot, column) for take in takes for column in take.columns.tolist()]
+        return [(take.slot, column) for take in self.takes for column in take.columns.tolist()]
 
     @torch.jit.unused
     def with_module(self, module: Module) -> "ProgramStep":
         """The same step with another module."""
-        return ProgramStep(module, list(self.takes), self.name, self.rejects)  # type: ignore[arg-type]
+        return ProgramStep(module, list(self.takes), self.name, self.rejects)
 
     @torch.jit.unused
     def may_reject(self) -> bool:
@@ -120,9 +118,9 @@ class MethodSteps(nn.ModuleDict):
         self._modules[name] = module  # type: ignore[assignment]  # as torch's own does
 
 
-def steps_read(step: nn.Module) -> set[int]:
+def steps_read(step: ProgramStep) -> set[int]:
     """The positions of the steps that a step takes columns from."""
-    return {take.slot - 2 for take in step.takes if take.slot >= 2}  # type: ignore[union-attr]
+    return {take.slot - 2 for take in step.takes if take.slot >= 2}
 
 
 class Program(nn.Module):
@@ -136,8 +134,9 @@ class Program(nn.Module):
 
     def __init__(self, steps: Sequence[ProgramStep], method_steps: Mapping[str, ProgramStep] | None = None) -> None:
         super().__init__()
-        self.steps = nn.ModuleList(steps)
-        self.method_steps = MethodSteps(dict(method_steps or {}))
+        # Typed by what they hold.
+        self.steps: list[ProgramStep] = nn.ModuleList(steps)  # type: ignore[assignment]
+        self.method_steps: dict[str, ProgramStep] = MethodSteps(dict(method_steps or {}))  # type: ignore[assignment]
 
     def forward(self, numbers: Tensor, ids: Tensor) -> Tensor:
         """Raw scores, or the columns of a transformer."""
@@ -149,8 +148,8 @@ class Program(nn.Module):
     @torch.jit.unused
     def with_modules(self, modules: Mapping[int, Module]) -> "Program":
         """The same program with other modules in some steps, by position."""
-        steps = [step.with_module(modules[at]) if at in modules else step for at, step in enumerate(self.steps)]  # type: ignore[operator]
-        return Program(steps, dict(self.method_steps.items()))  # type: ignore[arg-type]
+        steps = [step.with_module(modules[at]) if at in modules else step for at, step in enumerate(self.steps)]
+        return Program(steps, dict(self.method_steps.items()))
 
     @torch.jit.unused
     def output(self, method: str, numbers: Tensor, ids: Tensor) -> Tensor:
@@ -168,28 +167,27 @@ class Program(nn.Module):
 
         Steps at the positions ``cleared`` reject none of these rows.
         """
-        checked = {index for index, step in enumerate(self.steps) if step.may_reject() and index not in cleared}  # type: ignore[operator]
+        checked = {index for index, step in enumerate(self.steps) if step.may_reject() and index not in cleared}
         if method in self.method_steps:
             # Nothing reads the output of a guard. The last step computes the scores, which this method does not take.
             guards = checked - {len(self.steps) - 1}.union(*(steps_read(step) for step in self.steps))
             of_guards = (self.upstream(self.steps[index]) for index in guards)
             checked &= self.upstream(self.method_steps[method]).union(guards, *of_guards)
         last = [self.method_steps[method]] if method in self.method_steps else []
-        last = [step for step in last if step.may_reject()]  # type: ignore[operator]
+        last = [step for step in last if step.may_reject()]
         # A step rejects by its input: its output is not needed.
         needed = set[int]().union(*(self.upstream(self.steps[index]) for index in checked), *map(self.upstream, last))
         values, rejected = [numbers, ids], torch.zeros(len(numbers), dtype=torch.bool, device=numbers.device)
         for index, step in enumerate(self.steps):
-            assert isinstance(step, ProgramStep)
             if index in checked:
                 rejected |= step.rejected(values)
             values.append(step(values) if index in needed else numbers[:, :0])
         for step in last:
-            rejected |= step.rejected(values)  # type: ignore[operator]
+            rejected |= step.rejected(values)
         return rejected
 
     @torch.jit.unused
-    def upstream(self, step: nn.Module) -> set[int]:
+    def upstream(self, step: ProgramStep) -> set[int]:
         """The positions of all steps that a step depends on."""
         reached, new = set[int](), steps_read(step)
         while new:
@@ -200,14 +198,13 @@ class Program(nn.Module):
     @torch.jit.unused
     def needs_all_rows(self) -> bool:
         """Whether the output of a row depends on the other rows."""
-        return any(step.module.BATCH_DEPENDENT for step in self.steps)  # type: ignore[union-attr]
+        return any(step.module.BATCH_DEPENDENT for step in self.steps)
 
     @torch.jit.unused
     def partial(self) -> bool:
         """Whether a step may reject what an earlier step computes from finite rows."""
         partial = False
         for step in self.steps:
-            assert isinstance(step, ProgramStep)
             if step.rejects_finite() or (partial and step.rejects):
                 return True
             partial |= step.module.MAY_BE_NON_FINITE
@@ -219,6 +216,6 @@ class Program(nn.Module):
         values = [numbers, ids]
         for index, step in enumerate(self.steps):
             if index == position:
-                return step.gather(values)  # type: ignore[operator, no-any-return]
+                return step.gather(values)
             values.append(step(values))
         raise IndexError(f"no step {position}; there are {len(self.steps)}")

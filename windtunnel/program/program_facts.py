@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -37,7 +36,7 @@ class ProgramFacts:
         # The other columns, int64; None for all.
         self.guarded = torch.tensor(guarded, dtype=torch.int64) if finite else None
         # Of the first step that takes columns; their device is that of the program.
-        buffers = [take._buffers for step in program.steps for take in step.takes]  # type: ignore[union-attr]
+        buffers = [take._buffers for step in program.steps for take in step.takes]
         self.buffers: dict[str, Tensor | None] = next(iter(buffers), {})
         # The only step, where scores are sums of all numbers and of nothing else.
         self.sums = None if encoder.categories else _only_sums(program, width)
@@ -62,6 +61,6 @@ def _only_sums(program: Program, width: int) -> Linear | TermSums | None:
     """The only step of a program, if it sums all of the numbers in their order."""
     if len(program.steps) != 1:
         return None
-    step: Any = program.steps[0]
+    (step,) = program.steps
     in_order = len(step.takes) == 1 and step.takes[0].neighbours and step.takes[0].count == width
-    return step.module if in_order and type(step.module) in (Linear, TermSums) else None
+    return step.module if in_order and type(step.module) in (Linear, TermSums) else None  # type: ignore[return-value]

@@ -106,8 +106,7 @@ class Dependencies:
 
     def _of_step(self, slot: int, column: int) -> frozenset[int]:
         inputs = input_places(self.program, slot)
-        module: Any = self.program.steps[slot - 2].module
-        needed = _inputs_of_column(module, column, len(inputs))
+        needed = _inputs_of_column(self.program.steps[slot - 2].module, column, len(inputs))
         if needed is None and (slot, -1) in self._cache:
             return self._cache[slot, -1]
         places = inputs if needed is None else [inputs[position] for position in needed]
@@ -136,6 +135,4 @@ def _inputs_of_column(module: Module, column: int, width: int) -> Sequence[int] 
 
 def input_places(program: Program, slot: int) -> list[tuple[int, int]]:
     """Slot and position of each input column of the step that fills a slot."""
-    step: Any = program.steps[slot - 2]
-    places: list[tuple[int, int]] = step.places()
-    return places
+    return program.steps[slot - 2].places()

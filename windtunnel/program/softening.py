@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -66,11 +66,11 @@ def soften(net: TranslatedPipeline, calibration: CalibrationRows | None = None, 
         soften_steps(net, plan, start, None if calibration is None else calibration.batch)
         net.to(device)
     except BaseException:
-        net.replace_modules(exact)  # type: ignore[arg-type]
+        net.replace_modules(exact)
         net.defer_softening(plan, net.calibration)
         raise
     replaced = {at: exact[at] for at, step in enumerate(net.program.steps) if step.module is not exact[at]}
-    net.set_exact_modules(replaced if start == "warm" else {})  # type: ignore[arg-type]
+    net.set_exact_modules(replaced if start == "warm" else {})
     names = {net.program.steps[at].name for at in replaced}
     net.configure(strategy_choices=[choice for choice in net.strategy_choices if choice.step not in names])
     if start == "cold":
@@ -86,7 +86,7 @@ def soften(net: TranslatedPipeline, calibration: CalibrationRows | None = None, 
 
 def may_soften(program: Program) -> bool:
     """Whether a step of a program has a soft form."""
-    modules: list[Any] = [step.module for step in program.steps]
+    modules = [step.module for step in program.steps]
     return any(isinstance(each, HardTrees | LeafOneHot) or type(each).soft is not Module.soft for each in modules)
 
 
@@ -94,13 +94,13 @@ def soften_steps(net: TranslatedPipeline, plan: SofteningPlan, start: str, batch
     """Put soft modules into the steps of a program that is exact."""
     levels = _levels(net.program, plan.level)
     for position in _tree_steps(net.program).keys() - levels.keys():
-        _warn_of_hard_trees(net.program.steps[position])  # type: ignore[arg-type]
+        _warn_of_hard_trees(net.program.steps[position])
     for position in _without_gradient(net.program, levels):
         net.program.steps[position].requires_grad_(False)
     for position, step in enumerate(net.program.steps):
-        if position not in levels and isinstance(step.module, Module):
+        if position not in levels:
             if isinstance(step.module, CodeTables):
-                _freeze(_tables(net.program, step).values())  # type: ignore[arg-type]
+                _freeze(_tables(net.program, step).values())
             net.replace_modules({position: _softened(net.program, position, batch)})
     with Phase("making trees soft", total=len(levels)) as phase:
         for position, name in levels.items():
@@ -130,27 +130,28 @@ def trainable_when_soft(program: Program, plan: SofteningPlan) -> bool:
 
 def _levels(program: Program, level: str | Mapping[str, str]) -> dict[int, str]:
     """The level of each program step whose trees become soft."""
-    trees, steps = _tree_steps(program), list(program.steps)
+    trees = _tree_steps(program)
     if isinstance(level, Mapping):
         return {index: level.get(name, "L4") for index, name in trees.items()}
-    return {index: level for index in trees if _second_layer(steps[index])[-1] <= LARGEST}  # type: ignore[arg-type]
+    return {index: level for index in trees if _second_layer(program.steps[index])[-1] <= LARGEST}
 
 
 def _tree_steps(program: Program) -> dict[int, str]:
     """The names of the steps that hold trees, by position."""
-    steps: dict[int, Any] = dict(enumerate(program.steps))
-    return {index: step.name for index, step in steps.items() if isinstance(step.module, HardTrees | LeafOneHot)}
+    trees = (HardTrees, LeafOneHot)
+    return {index: step.name for index, step in enumerate(program.steps) if isinstance(step.module, trees)}
 
 
 def _without_gradient(program: Program, levels: Mapping[int, str]) -> set[int]:
     """The steps whose output only reaches trees that stay hard, and these trees: no gradient comes back."""
-    steps: list[Any] = list(program.steps)
-    hard = _tree_steps(program).keys() - levels.keys()
+    if not (hard := _tree_steps(program).keys() - levels.keys()):
+        return set()
+    steps = program.steps
     reached, new = set[int](), {len(steps) - 1}
     while new:
         reached |= new
         new = set[int]().union(*(steps_read(steps[index]) for index in new - hard)) - reached
-    return {index for index in range(len(steps)) if index in hard or index not in reached} if hard else set()
+    return {index for index in range(len(steps)) if index in hard or index not in reached}
 
 
 def _second_layer(step: ProgramStep) -> tuple[int, int, int]:
@@ -176,7 +177,7 @@ def _soft_trees(
     net: TranslatedPipeline, position: int, level: str, start: str, temperature: float | str, batch: Batch | None
 ) -> SoftTrees | SoftLeaves:
     """Soft trees for a step of hard ones, soft leaves for one of one-hot leaves."""
-    step: ProgramStep = net.program.steps[position]  # type: ignore[assignment]
+    step = net.program.steps[position]
     hard: HardTrees | LeafOneHot = step.module  # type: ignore[assignment]
     form = soften_leaves if isinstance(hard, LeafOneHot) else soften_trees
     ensemble = hard.ensemble()
@@ -217,7 +218,7 @@ def _soft_trees(
 
 def _softened(program: Program, position: int, batch: Batch | None) -> Module:
     """The differentiable form of a step without trees."""
-    module: Module = program.steps[position].module  # type: ignore[assignment]
+    module = program.steps[position].module
     if type(module).soft is Module.soft:
         return module
     with torch.no_grad():
@@ -243,7 +244,7 @@ def _tables(program: Program, step: ProgramStep) -> dict[int, TableColumn]:
 
 def _sources(program: Program, step: ProgramStep) -> list[tuple[ProgramStep | None, int]]:
     """The step that each input column of a step comes from (None for the batch), and its position there."""
-    steps: list[Any] = [None, None, *program.steps]
+    steps = [None, None, *program.steps]
     return [(steps[slot], at) for slot, at in step.places()]
 
 
@@ -273,7 +274,7 @@ def redraw_weights(program: Program) -> None:
     """
     generator = torch.Generator().manual_seed(0)
     for step in program.steps:
-        for name in REDRAWN.get(type(step.module), ()):  # type: ignore[arg-type]
+        for name in REDRAWN.get(type(step.module), ()):
             weight: torch.nn.Parameter = getattr(step.module, name)
             if weight.requires_grad and weight.numel():
                 with torch.no_grad():

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
-from torch import nn
 
 from windtunnel.encode import RowEncoder
 from windtunnel.modules.base import Module
@@ -98,8 +97,7 @@ class Wiring:
         return Program(steps, method_steps), [node.origin for node in self.nodes]
 
 
-def _node(step: nn.Module, origin: Origin, sources: Sequence[Source]) -> Node:
-    assert isinstance(step, ProgramStep)
+def _node(step: ProgramStep, origin: Origin, sources: Sequence[Source]) -> Node:
     inputs = [(sources[slot], column) for slot, column in step.places()]
     return Node(step.module, inputs, step.name, step.rejects, origin)
 

@@ -43,14 +43,14 @@ def float32_sums(program: Program) -> Iterator[None]:
 
     Tables and their gradients are float32 if that loses nothing of their initial values (0 and 1, for example).
     """
-    steps: dict[int, ProgramStep] = dict(enumerate(program.steps))  # type: ignore[arg-type]
+    steps: dict[int, ProgramStep] = dict(enumerate(program.steps))
     sums = {at: step for at, step in steps.items() if isinstance(step.module, SUMS) and _trained(step)}
     others = [*(step for at, step in steps.items() if at not in sums), *program.method_steps.values()]
     read = {len(steps) - 1}.union(*map(steps_read, others))
     tables = [table for at, step in steps.items() if at not in read if (table := _table(step)) is not None]
     try:
         for at, step in sums.items():
-            program.steps[at] = Float32Step(step.module, list(step.takes), step.name, step.rejects)  # type: ignore[arg-type]
+            program.steps[at] = Float32Step(step.module, list(step.takes), step.name, step.rejects)
         for table in tables:
             table.data = table.data.float()
         yield

@@ -90,7 +90,7 @@ class NativeEngine(ProgramEngine):
         slots = {2 + position: steps[position] for position in sorted(needed)}
         if end is not None:
             slots[last := last + 1] = end
-        return slots, last  # type: ignore[return-value]
+        return slots, last
 
     def _run(self, method: str) -> Run:
         slots, last = self._upstream(method)

@@ -58,7 +58,7 @@ class PartWriter:
         """These steps and one more; ``NotNative`` if it has no native form."""
         longer = copy(self)
         longer.image, longer.inputs, longer.columns = self.image.copy(), [*self.inputs], {**self.columns}
-        for take in _takes(step):
+        for take in step.takes:
             longer.read(take.slot)
         longer.columns[slot] = lower(step.module, longer.image, *longer._input(step))
         longer.steps = {**self.steps, slot: step}
@@ -71,8 +71,8 @@ class PartWriter:
 
     def _input(self, step: ProgramStep) -> tuple[list[int], torch.dtype]:
         """The columns that a step takes, and their type."""
-        columns = [self.columns[take.slot][column] for take in _takes(step) for column in take.columns.tolist()]
-        return columns, reduce(torch.promote_types, {self.slots[take.slot].dtype for take in _takes(step)})
+        columns = [self.columns[slot][column] for slot, column in step.places()]
+        return columns, reduce(torch.promote_types, {self.slots[take.slot].dtype for take in step.takes})
 
     def read(self, slot: int) -> None:
         """Let the program read a slot."""
@@ -158,7 +158,7 @@ def checked_image(
 def _read_later(group: PartWriter, steps: Mapping[int, ProgramStep], last: int) -> list[int]:
     """The slots of a group that other steps read, and the last one."""
     others = [step for slot, step in steps.items() if slot not in group.steps]
-    read = {take.slot for step in others for take in _takes(step)} | {last}
+    read = {take.slot for step in others for take in step.takes} | {last}
     return [slot for slot in group.steps if slot in read]
 
 
@@ -168,8 +168,3 @@ def _slots(steps: Mapping[int, ProgramStep], numbers: Tensor, ids: Tensor) -> di
         for slot, step in steps.items():
             values[slot] = step(values)
     return {slot: OutputType(values[slot].dtype, tuple(values[slot].shape[1:])) for slot in (NUMBERS, IDS, *steps)}
-
-
-def _takes(step: ProgramStep) -> list[Any]:
-    """The takes of a step; torch types its list as one of any modules."""
-    return list(step.takes)

@@ -67,8 +67,9 @@ def save(net: TranslatedPipeline, path: str | PathLike[str]) -> None:
 
 def pack(net: TranslatedPipeline) -> bytes:
     """The bytes that ``save`` writes."""
-    steps: Any = net.program.steps
-    exact = {str(position): steps[position].with_module(module) for position, module in net.exact_modules.items()}
+    exact = {
+        str(position): net.program.steps[position].with_module(module) for position, module in net.exact_modules.items()
+    }
     weights, initial = net.program.state_dict(), dict(net.initial_weights)
     changed = {name: initial[name] for name, value in weights.items() if _bytes(initial[name]) != _bytes(value)}
     zero = [name for name, value in changed.items() if not value.any()]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Mapping
 from difflib import get_close_matches
-from typing import Any, get_type_hints
+from typing import get_type_hints
 
 from pydantic import TypeAdapter, ValidationError
 from torch import Tensor, nn
@@ -18,7 +18,7 @@ from windtunnel.program.program import ProgramStep, Take
 from windtunnel.program.records.origin import Origin
 
 
-def step_data(step: Any, origin: Origin) -> StepData:
+def step_data(step: ProgramStep, origin: Origin) -> StepData:
     """Data of a step but its tensors; ``UnfaithfulOption`` for a module that is not in the table of modules."""
     module = step.module
     name = type(module).__name__
@@ -33,7 +33,7 @@ def step_data(step: Any, origin: Origin) -> StepData:
         module=name,
         facts=module.facts(),
         takes=[TakeData(slot=take.slot, columns=take.columns.tolist()) for take in step.takes],
-        rejects=list(step.rejects),
+        rejects=list(step.rejects),  # type: ignore[arg-type]  # pydantic checks them
     )
 
 

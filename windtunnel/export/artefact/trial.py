@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -13,7 +12,7 @@ from windtunnel.encode import Batch, RowEncoder
 from windtunnel.errors import BadFile, BadInput
 from windtunnel.export.artefact.layout import GraphData, StepData
 from windtunnel.program.head import METHODS, Head
-from windtunnel.program.program import Program
+from windtunnel.program.program import Program, ProgramStep
 from windtunnel.program.translated import TranslatedPipeline
 
 
@@ -55,7 +54,7 @@ def try_net(net: TranslatedPipeline, native: bool) -> None:
         raise BadFile(f"its rows cannot be predicted ({type(error).__name__}: {error}).") from error
 
 
-def _try_step(step: Any, data: StepData, values: list[Tensor]) -> Tensor:
+def _try_step(step: ProgramStep, data: StepData, values: list[Tensor]) -> Tensor:
     for take in data.takes:
         width = values[take.slot].reshape(2, -1).shape[1]
         if take.columns and max(take.columns) >= width:

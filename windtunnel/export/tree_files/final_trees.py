@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +11,7 @@ from numpy.typing import NDArray
 from windtunnel.errors import UnfaithfulOption
 from windtunnel.modules.trees import HardTrees, SoftTrees, TreeEnsemble
 from windtunnel.modules.trees.ensemble import MISSING_NONE
-from windtunnel.program.program import NUMBERS
+from windtunnel.program.program import NUMBERS, ProgramStep
 from windtunnel.program.translated import TranslatedPipeline
 
 FORBIDDEN = set(' "\\,:[]{}<>=\t\r\n')
@@ -45,7 +44,7 @@ class FinalTrees:
     @classmethod
     def of(cls, net: TranslatedPipeline, format: str) -> FinalTrees:
         """Take the trees of a translation; ``UnfaithfulOption`` if its last step is no sum of hard trees."""
-        step: Any = net.program.steps[-1]
+        step = net.program.steps[-1]
         if not isinstance(step.module, HardTrees):
             raise UnfaithfulOption(_reason(net, format))
         if "predict_proba" in net.program.method_steps:
@@ -104,17 +103,17 @@ def _tree(of: TreeEnsemble, tree: int, score: int | None = None) -> Tree:
     )
 
 
-def _names(net: TranslatedPipeline, step: Any) -> list[str] | None:
+def _names(net: TranslatedPipeline, step: ProgramStep) -> list[str] | None:
     if net.encoder.names is None or any(take.slot != NUMBERS for take in step.takes):
         return None
-    columns = [net.encoder.numbers[place] for take in step.takes for place in take.columns.tolist()]
+    columns = [net.encoder.numbers[place] for _, place in step.places()]
     names = [net.encoder.names[column] for column in columns]
     valid = all(name and not FORBIDDEN & set(name) and name.isascii() for name in names)
     return names if valid and len(set(names)) == len(names) else None
 
 
 def _reason(net: TranslatedPipeline, format: str) -> str:
-    step: Any = net.program.steps[-1]
+    step = net.program.steps[-1]
     what, name = type(step.module).__name__, f"format={format!r} holds one sum of trees"
     others = "Choose format='torchscript' or 'onnx' for the whole translation."
     if isinstance(step.module, SoftTrees):

@@ -61,6 +61,5 @@ class BoostedTerms:
 
 def boosted_terms(net: TranslatedPipeline, raw: RawColumns) -> BoostedTerms | None:
     """The terms of the boosted residual of a translation; None without one."""
-    steps: Any = net.program.steps
-    position = next((at for at, step in enumerate(steps) if isinstance(step.module, CellStatistics)), None)
+    position = next((at for at, step in enumerate(net.program.steps) if isinstance(step.module, CellStatistics)), None)
     return None if position is None else BoostedTerms.of(net, position + 3, raw)

@@ -133,7 +133,7 @@ class ResidualTerms:
 
 def residual_terms(program: Program, raw: RawColumns) -> ResidualTerms | None:
     """The terms of the residual model that a program ends in; None without one."""
-    steps: Any = program.steps
+    steps = program.steps
     if not isinstance(steps[-1].module, ResidualSum) or not isinstance(steps[-2].module, ResidualModel):
         return None
     return ResidualTerms.of(steps[-2], raw)

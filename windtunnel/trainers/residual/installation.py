@@ -99,7 +99,7 @@ def without_residual(program: Program) -> Program | None:
         steps = steps[: -3 if isinstance(steps[-3].module, CellStatistics) else -2]
     if len(steps) == len(program.steps):
         return None
-    return Program(steps, dict(program.method_steps.items()))  # type: ignore[arg-type]
+    return Program(steps, dict(program.method_steps.items()))
 
 
 def _last_scores(net: TranslatedPipeline, outputs: int) -> Take:
