@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from windtunnel.encode import CategoryColumn, Vocabulary
 from windtunnel.errors import UnfaithfulOption
 from windtunnel.export.columns import names, raw_columns
 from windtunnel.program.translated import TranslatedPipeline
-
-if TYPE_CHECKING:
-    from windtunnel.encode import CategoryColumn
 
 GRAPHS = ("onnx", "exported", "aoti")
 """Formats that hold tensor operators alone."""
@@ -19,6 +16,8 @@ PROGRAMS = ("torchscript", *GRAPHS, "c")
 OUTPUTS = ("scores", "predict_proba", "predict")
 MISSING = "<missing>"
 """Marks a missing text in ONNX files."""
+Find = Callable[[TranslatedPipeline], list[str]]
+"""Finds the steps or columns of a translation that meet a limit; their names for a message."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +29,7 @@ class Limit:
     subject: str  # the start of the message; the steps or columns replace ``{}``
     because: str  # the reason
     instead: str  # what to do
-    find: Callable[[TranslatedPipeline], list[str]]  # the steps or columns of a translation that meet the limit
+    find: Find
 
 
 def met(net: TranslatedPipeline, format: str) -> Limit | None:
@@ -41,20 +40,28 @@ def met(net: TranslatedPipeline, format: str) -> Limit | None:
 def check(net: TranslatedPipeline, format: str) -> None:
     """Reject a translation that a format cannot hold: ``UnfaithfulOption`` with the first limit that it meets."""
     if limit := met(net, format):
-        names = ", ".join(limit.find(net))
-        raise UnfaithfulOption(f"{limit.subject.format(names)}: {limit.because}. {limit.instead}")
+        found = ", ".join(limit.find(net))
+        raise UnfaithfulOption(f"{limit.subject.format(found)}: {limit.because}. {limit.instead}")
 
 
-def _hosts(net: TranslatedPipeline) -> list[str]:
-    return [f"{host.name!r} ({host.estimator})" for host in net.hosts]
+def _columns_with(meets: Callable[[Vocabulary], bool]) -> Find:
+    """Finds the columns that have a vocabulary for which a condition holds."""
+    return lambda net: _columns(net, lambda category: meets(category.vocabulary))
 
 
-def _mixed(net: TranslatedPipeline) -> list[str]:
-    return _columns(net, lambda category: category.vocabulary.kind == "mixed")
+def _text_columns_with(meets: Callable[[Vocabulary], bool]) -> Find:
+    """Finds such columns among those that a file reads as texts."""
+
+    def find(net: TranslatedPipeline) -> list[str]:
+        texts = raw_columns(net.encoder)[1]
+        return _columns(net, lambda category: category.column in texts and meets(category.vocabulary))
+
+    return find
 
 
-def _wide(net: TranslatedPipeline) -> list[str]:
-    return _columns(net, lambda category: category.vocabulary.wide)
+def _columns(net: TranslatedPipeline, meets: Callable[[CategoryColumn], bool]) -> list[str]:
+    columns = [net.encoder.column_name(category.column) for category in net.encoder.categories if meets(category)]
+    return list(dict.fromkeys(columns))
 
 
 def _both(net: TranslatedPipeline) -> list[str]:
@@ -63,54 +70,28 @@ def _both(net: TranslatedPipeline) -> list[str]:
     return _columns(net, lambda category: category.vocabulary.kind == "text" and category.column in numbers & texts)
 
 
-def _hashed(net: TranslatedPipeline) -> list[str]:
-    texts = raw_columns(net.encoder)[1]
-    return _columns(
-        net,
-        lambda category: (
-            category.column in texts and category.vocabulary.buckets > 0 and not category.vocabulary.values
-        ),
-    )
-
-
-def _hashes(net: TranslatedPipeline) -> list[str]:
-    return _columns(net, lambda category: category.vocabulary.buckets > 0 or category.vocabulary.hashes is not None)
-
-
-def _several_targets(net: TranslatedPipeline) -> list[str]:
-    return ["several targets"] if isinstance(net.head.classes, list) else []
-
-
-def _with_null(net: TranslatedPipeline) -> list[str]:
-    return _columns(net, lambda category: any("\0" in str(value) for value in category.vocabulary.values))
-
-
 def _read_by_hash(net: TranslatedPipeline) -> list[str]:
-    return _columns(
-        net,
-        lambda category: (
-            category.vocabulary.hashes is not None and category.rejects_unknown and not category.vocabulary.values
-        ),
-    )
+    """Columns of which a graph knows no category."""
 
+    def meets(category: CategoryColumn) -> bool:
+        vocabulary = category.vocabulary
+        return category.rejects_unknown and vocabulary.hashes is not None and not vocabulary.values
 
-def _no_column(net: TranslatedPipeline) -> list[str]:
-    return [] if any(raw_columns(net.encoder)) else ["no column"]
+    return _columns(net, meets)
 
 
 def _named_as_outputs(net: TranslatedPipeline) -> list[str]:
+    return [repr(name) for name in _raw_names(net) if name in OUTPUTS or not name or name.startswith("windtunnel/")]
+
+
+def _raw_names(net: TranslatedPipeline) -> list[str]:
     columns = [column for column in sum(raw_columns(net.encoder), []) if column < net.encoder.width]
-    return [
-        repr(name)
-        for name in names(net.encoder, columns)
-        if name in OUTPUTS or not name or name.startswith("windtunnel/")
-    ]
+    return names(net.encoder, columns)
 
 
 def _not_unicode(net: TranslatedPipeline) -> list[str]:
-    columns = [column for column in sum(raw_columns(net.encoder), []) if column < net.encoder.width]
     categories = [value for category in net.encoder.categories for value in category.vocabulary.values]
-    texts = [*names(net.encoder, columns), *net.head.labels_in_order, *categories]
+    texts = [*_raw_names(net), *net.head.labels_in_order, *categories]
     return [repr(text) for text in dict.fromkeys(texts) if isinstance(text, str) and not _is_unicode(text)]
 
 
@@ -122,16 +103,6 @@ def _is_unicode(text: str) -> bool:
     return True
 
 
-def _with_missing_marker(net: TranslatedPipeline) -> list[str]:
-    texts = raw_columns(net.encoder)[1]
-    return _columns(net, lambda category: category.column in texts and MISSING in category.vocabulary.values)
-
-
-def _columns(net: TranslatedPipeline, meets: Callable[[CategoryColumn], bool]) -> list[str]:
-    columns = [net.encoder.column_name(category.column) for category in net.encoder.categories if meets(category)]
-    return list(dict.fromkeys(columns))
-
-
 LIMITS = (
     Limit(
         "steps that stay on the host, text vectorizers among them",
@@ -139,7 +110,7 @@ LIMITS = (
         "the steps {} stayed on the host",
         "their code cannot go into a file",
         "Leave them out of the pipeline, or translate what comes after them and feed it their outputs.",
-        _hosts,
+        lambda net: [f"{host.name!r} ({host.estimator})" for host in net.hosts],
     ),
     Limit(
         "categories of one column that are texts and numbers",
@@ -147,7 +118,7 @@ LIMITS = (
         "column {} has texts and numbers among its categories",
         "a file takes a column of numbers or one of texts",
         "Convert the column to text before fitting.",
-        _mixed,
+        _columns_with(lambda vocabulary: vocabulary.kind == "mixed"),
     ),
     Limit(
         "whole numbers of 2^53 and more among the categories",
@@ -155,7 +126,7 @@ LIMITS = (
         "column {} has whole numbers of 2^53 and more among its categories",
         "a file takes numbers as float64, which does not tell them apart",
         "Convert the column to text before fitting.",
-        _wide,
+        _columns_with(lambda vocabulary: vocabulary.wide),
     ),
     Limit(
         "a column read as text by one step and as numbers by another",
@@ -180,7 +151,7 @@ LIMITS = (
         "column {} is hashed",
         "ONNX has no operator for md5",
         "Choose format='torchscript', 'exported' or 'aoti', or encode the column in another way.",
-        _hashed,
+        _text_columns_with(lambda vocabulary: vocabulary.buckets > 0 and not vocabulary.values),
     ),
     Limit(
         "hashed categories: hashing of raw texts, CatBoost over categories",
@@ -188,7 +159,7 @@ LIMITS = (
         "column {} is hashed",
         "C files hold no hash functions",
         "Choose format='torchscript'.",
-        _hashes,
+        _columns_with(lambda vocabulary: vocabulary.buckets > 0 or vocabulary.hashes is not None),
     ),
     Limit(
         "labels of several targets",
@@ -196,7 +167,7 @@ LIMITS = (
         "the pipeline predicts {}",
         "a C file has one list of labels",
         "Choose format='torchscript'.",
-        _several_targets,
+        lambda net: ["several targets"] if isinstance(net.head.classes, list) else [],
     ),
     Limit(
         "texts with a null character among the categories",
@@ -204,7 +175,7 @@ LIMITS = (
         "column {} has a null character in a category",
         "it ends a text in C",
         "Remove it before fitting.",
-        _with_null,
+        _columns_with(lambda vocabulary: any("\0" in str(value) for value in vocabulary.values)),
     ),
     Limit(
         "names, labels and categories that are no valid Unicode text",
@@ -220,7 +191,7 @@ LIMITS = (
         "the translation reads {}",
         "an ONNX file without input columns could not tell the number of rows",
         "Choose format='torchscript'.",
-        _no_column,
+        lambda net: [] if any(raw_columns(net.encoder)) else ["no column"],
     ),
     Limit(
         "columns called `scores`, `predict_proba` or `predict`",
@@ -236,6 +207,6 @@ LIMITS = (
         "column {} has the category '<missing>'",
         "it stands for a missing text in ONNX files",
         "Rename it.",
-        _with_missing_marker,
+        _text_columns_with(lambda vocabulary: MISSING in vocabulary.values),
     ),
 )
