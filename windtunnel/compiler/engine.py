@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from windtunnel.compiler.graphs import made_up_rows
+from windtunnel.compiler.graphs import EXAMPLE_ROWS, check_same, computed_in, made_up_rows
 from windtunnel.encode import CategoryColumn, RowEncoder, Rows
 from windtunnel.modules.base import Module
 from windtunnel.program.program import Program
@@ -110,8 +110,37 @@ class ProgramEngine(ABC):
         device = next((buffer.device for buffer in self.program.buffers()), torch.device("cpu"))
         return numbers.to(device), ids.to(device)
 
+    def compare(self, runs: Mapping[str, Run], *counts: int) -> None:
+        """Compare functions with the program, on as many rows of an example: exporters and compilers have bugs."""
+        blocks = self.example(EXAMPLE_ROWS)
+        for method, run in runs.items():
+            for count in counts:
+                rows = [block[:count] for block in blocks]
+                # Some modules need a row.
+                expected = self.program.output(method, *(rows if count else blocks))[:count]
+                check_same(run(*rows), expected, computed_in(self.program))
+
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"_cached": None}
+
+
+def in_slices(run: Run, at_once: int) -> Run:
+    """A function that runs slices of at most ``at_once`` rows, one after the other."""
+
+    def run_slices(numbers: Tensor, ids: Tensor) -> Tensor:
+        rows = len(ids)
+        first = run(numbers[:at_once], ids[:at_once])
+        if rows <= at_once:
+            return first
+        # One output for all slices, so that their memory is used again.
+        output = first.new_empty((rows, *first.shape[1:]))
+        output[:at_once] = first
+        for start in range(at_once, rows, at_once):
+            part = slice(start, start + at_once)
+            output[part] = run(numbers[part], ids[part])
+        return output
+
+    return run_slices
 
 
 @torch.no_grad()

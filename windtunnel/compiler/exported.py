@@ -14,8 +14,8 @@ from torch import Tensor
 from torch.export import ExportedProgram
 from torch.fx import GraphModule
 
-from windtunnel.compiler.engine import ProgramEngine, Run, failing_step
-from windtunnel.compiler.graphs import EXAMPLE_ROWS, check_same, computed_in, message_of, quiet, take_graph
+from windtunnel.compiler.engine import ProgramEngine, Run, failing_step, in_slices
+from windtunnel.compiler.graphs import EXAMPLE_ROWS, message_of, quiet, take_graph
 from windtunnel.compiler.scripted import MethodProgram
 from windtunnel.errors import UnfaithfulOption
 from windtunnel.modules.trees.hard import TreeWalk
@@ -52,8 +52,11 @@ class ExportedEngine(ProgramEngine):
                 where, cause = failing_step(self.program, blocks, lambda module, given: take_graph(module, (given,)))
                 raise UnfaithfulOption(self._reason(where, cause or error)) from error
             try:
-                runs = {method: self._in_slices(graph) for method, graph in graphs.items()}
-                self._compare(runs, blocks)
+                runs = {
+                    method: in_slices(self.ready(graph), rows_at_once(self.program, graph))
+                    for method, graph in graphs.items()
+                }
+                self.compare(runs, EXAMPLE_ROWS, 0, 1)  # a graph may hold a number of rows fixed
             except Exception as error:  # compilers have errors of many kinds, too
                 raise UnfaithfulOption(self._reason("the program as a whole", error)) from error
         return runs
@@ -61,34 +64,6 @@ class ExportedEngine(ProgramEngine):
     def ready(self, graph: ExportedProgram) -> Run:
         """A function that runs a graph."""
         return graph.module()
-
-    def _in_slices(self, graph: ExportedProgram) -> Run:
-        """A function that runs a graph on slices of the rows, one after the other."""
-        ready, at_once = self.ready(graph), rows_at_once(self.program, graph)
-
-        def run(numbers: Tensor, ids: Tensor) -> Tensor:
-            rows = len(ids)
-            first = ready(numbers[:at_once], ids[:at_once])
-            if rows <= at_once:
-                return first
-            # One output for all slices, so that their memory is used again.
-            output = first.new_empty((rows, *first.shape[1:]))
-            output[:at_once] = first
-            for start in range(at_once, rows, at_once):
-                part = slice(start, start + at_once)
-                output[part] = ready(numbers[part], ids[part])
-            return output
-
-        return run
-
-    def _compare(self, runs: Mapping[str, Run], blocks: tuple[Tensor, Tensor]) -> None:
-        """Run a few rows, one and none: a graph may hold a number of rows fixed, and compilers have bugs."""
-        for method, run in runs.items():
-            expected = self.program.output(method, *blocks)
-            for rows in (EXAMPLE_ROWS, 0):
-                check_same(run(*(block[:rows] for block in blocks)), expected[:rows], computed_in(self.program))
-            single = [block[:1] for block in blocks]
-            check_same(run(*single), self.program.output(method, *single), computed_in(self.program))
 
     def _reason(self, where: str, error: Exception) -> str:
         return (

@@ -5,17 +5,15 @@ from __future__ import annotations
 import copy
 import re
 import sys
-from collections.abc import Iterable, Mapping, Sequence
-from functools import partial
+from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from typing import Any
 
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from windtunnel.compiler.decompositions import DECOMPOSITIONS
-from windtunnel.compiler.engine import ProgramEngine, Run, failing_step
+from windtunnel.compiler.engine import ProgramEngine, Run, failing_step, in_slices
 from windtunnel.compiler.float64_constants import keep_float64
 from windtunnel.compiler.graphs import EXAMPLE_ROWS, check_same, computed_in, message_of, quiet, take_graph
 from windtunnel.compiler.onnx_trees import put_nodes, with_nodes
@@ -43,21 +41,13 @@ class OnnxEngine(ProgramEngine):
         try:
             model = exported(program, self.example(EXAMPLE_ROWS), INPUTS, methods)
             put_nodes(model, trees)
-            sessions = {method: Session(session(model, method)) for method in methods}
-            self._compare(sessions)
+            sessions = {method: Session(model, INPUTS, method) for method in methods}
+            with torch.no_grad():
+                self.compare(sessions, EXAMPLE_ROWS, 1)
         except Exception as error:  # the exporter, its passes and the runtime all have errors of their own
             raise UnfaithfulOption(self.reason(error)) from error
         at_once = sys.maxsize if self.program.needs_all_rows() else max(1, AT_ONCE // _row_cost(self.program))
-        return {method: partial(_in_slices, run, at_once) for method, run in sessions.items()}
-
-    @torch.no_grad()
-    def _compare(self, sessions: Mapping[str, Session]) -> None:
-        """Run a few rows, and one: exporters round constants, and kernels have bugs of their own."""
-        numbers, ids = self.example(EXAMPLE_ROWS)
-        for rows in (EXAMPLE_ROWS, 1):
-            for method, run in sessions.items():
-                blocks = {"numbers": numbers[:rows], "ids": ids[:rows]}
-                check_same(run(**blocks), self.program.output(method, **blocks), computed_in(self.program))
+        return {method: in_slices(run, at_once) for method, run in sessions.items()}
 
     def reason(self, error: Exception) -> str:
         """Name the step that cannot be exported, or that the runtime rejects, by trying each by itself."""
@@ -67,33 +57,35 @@ class OnnxEngine(ProgramEngine):
         )
 
 
-def _in_slices(run: Session, at_once: int, numbers: Tensor, ids: Tensor) -> Tensor:
-    if len(ids) <= at_once:
-        return run(numbers=numbers, ids=ids)
-    parts = [slice(start, start + at_once) for start in range(0, len(ids), at_once)]
-    return torch.cat([run(numbers=numbers[part], ids=ids[part]) for part in parts])
-
-
 def _check_alone(module: Module, given: Tensor) -> None:
     """Export a module by itself, its trees as nodes, and compare its output."""
     alone = nn.Sequential(copy.deepcopy(module))
     trees = with_nodes(alone)
     model = exported(alone, (given,), ("x",), ("y",))
     put_nodes(model, trees)
-    run = Session(session(model, "y"))
+    run = Session(model, ("x",))
     for rows in (given, given[:1]):
-        check_same(run(x=rows), module(rows), computed_in(module))
+        check_same(run(rows), module(rows), computed_in(module))
 
 
 class Session:
-    """A session with one output; blocks that it has no input for are left out."""
+    """Runs a model, or the part of it that one output needs, on blocks of these names."""
 
-    def __init__(self, run: Any) -> None:
-        self.run, self.names = run.run, [value.name for value in run.get_inputs()]
+    def __init__(self, model: Any, names: Sequence[str], output: str | None = None) -> None:
+        self.session = session(model, output)
+        # The exporter leaves out a block that nothing reads.
+        read = {value.name for value in self.session.get_inputs()}
+        self.names = [name if name in read else None for name in names]
 
-    def __call__(self, **blocks: Tensor) -> Tensor:
-        """The output."""
-        return torch.from_numpy(self.run(None, arrays(self.names, blocks))[0])
+    def __call__(self, *blocks: Tensor) -> Tensor:
+        """The first output."""
+        return self.outputs(*blocks)[0]
+
+    def outputs(self, *blocks: Tensor) -> list[Tensor]:
+        """All outputs."""
+        named = zip(self.names, blocks, strict=True)
+        arrays = {name: block.contiguous().numpy() for name, block in named if name is not None}
+        return [*map(torch.from_numpy, self.session.run(None, arrays))]
 
 
 class AllMethods(nn.Module):
@@ -180,11 +172,6 @@ def session(model: Any, output: str | None = None) -> Any:
         providers=["CPUExecutionProvider"],
         disabled_optimizers=["NoopElimination"],  # which takes a factor for 1 where float32 does
     )
-
-
-def arrays(names: Iterable[str], blocks: Mapping[str, Tensor]) -> dict[str, NDArray[Any]]:
-    """The blocks that a session takes, as arrays."""
-    return {name: blocks[name].contiguous().numpy() for name in names}
 
 
 def _check_device(program: Program) -> None:
