@@ -6,8 +6,8 @@ becomes. Where that is slow or impossible (trees, tables, hashes), a file holds 
 modules.
 """
 
-from windtunnel.compiler.native.lowering import columns, linear, recorded, soft_trees, tables, trees
+from windtunnel.compiler.native.lowering import columns, recorded, soft_trees, tables, trees
 from windtunnel.compiler.native.lowering.registry import NotNative, lower
 from windtunnel.compiler.native.lowering.traced import trace
 
-__all__ = ["NotNative", "columns", "linear", "lower", "recorded", "soft_trees", "tables", "trace", "trees"]
+__all__ = ["NotNative", "columns", "lower", "recorded", "soft_trees", "tables", "trace", "trees"]

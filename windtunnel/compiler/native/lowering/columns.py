@@ -1,4 +1,4 @@
-"""Modules that map columns one by one."""
+"""Modules over columns of numbers."""
 
 import torch
 
@@ -8,6 +8,7 @@ from windtunnel.compiler.native.lowering.traced import BINARY, UNARY
 from windtunnel.modules.columns.affine import Affine
 from windtunnel.modules.columns.bins import Bins
 from windtunnel.modules.imputers.imputer import Imputer
+from windtunnel.modules.linear.linear import Linear
 
 BELOW, UP_TO = range(2)
 """Which edges a number passes: those below it; those up to it."""
@@ -43,3 +44,8 @@ def _bins(module: Bins, image: ImageWriter, columns: list[int]) -> list[int]:
     size = module.edges.shape[1] + 1
     flagged = [bins[position // size] for position in module.kept.tolist()]
     return image.step("binary_right", flagged, len(flagged), BINARY.index("eq"), (module.kept % size).double())
+
+
+@lowers(Linear)
+def _linear(module: Linear, image: ImageWriter, columns: list[int]) -> list[int]:
+    return image.step("linear", columns, len(module.bias), module.weight, module.bias)

@@ -47,9 +47,8 @@ def _form(module: HardTrees, image: ImageWriter, columns: list[int]) -> list[int
 @lowers(HardTrees)
 @lowers(TreeLeaves)
 def _scores(module: TreeWalk, image: ImageWriter, columns: list[int]) -> list[int]:
-    follow, root = module.follow.cpu().numpy(), module.root.cpu().numpy()
-    is_node = follow != np.arange(len(follow))
     walk, value, float32 = _walk(module), module.value.cpu().numpy(), int(module.reads == "float32")
+    root = walk.root
     vector = module.vector and module.outputs != 1
     if module.vector and not vector:
         value = value[:, 0]
@@ -63,10 +62,10 @@ def _scores(module: TreeWalk, image: ImageWriter, columns: list[int]) -> list[in
         facts: tuple[Fact, ...] = (columns_read, float32, len(columns_read), *by_level.facts, *sums)
         return image.step("oblivious_trees", columns, module.outputs, *facts, scratch=by_level.scratch)
     columns = _as_bytes(walk, columns_read, columns, image)
-    group_root, group_place, group_depth = _groups(root, follow, is_node)
+    group_root, group_place, group_depth = _groups(walk)
     facts = (
         columns_read, len(columns_read), float32,
-        nodes, module.set_goes_right.cpu().numpy().astype(np.uint8), int(module.has_sets),
+        nodes, walk.set_goes_right.astype(np.uint8), int(module.has_sets),
         root.astype(np.uint32), trees, group_root, group_place, group_depth, len(group_depth),
         value if vector else np.empty(0), *sums,
     )  # fmt: skip
@@ -126,31 +125,20 @@ def _as_bytes(walk: Walk, columns_read: NDArray[np.uint32], columns: list[int], 
 
 
 def _walk(module: TreeWalk) -> Walk:
-    follow = module.follow.cpu().numpy()
+    names = ("root", "follow", "column", "split", "set_start", "set_last", "set_goes_right")
+    root, follow, column, split, *sets = (getattr(module, name).cpu().numpy() for name in names)
     is_node = follow != np.arange(len(follow))
-    used, place = np.unique(module.column.cpu().numpy()[is_node], return_inverse=True)
-    column = np.zeros(len(follow), np.int64)
-    column[is_node] = place
-    names = ("set_start", "set_last", "set_goes_right")
-    split = module.split.cpu().numpy().astype(np.float64)
-    return Walk(
-        module.root.cpu().numpy(),
-        follow,
-        is_node,
-        column,
-        split,
-        *(getattr(module, name).cpu().numpy() for name in names),
-    )
+    place = np.zeros(len(follow), np.int64)
+    place[is_node] = np.unique(column[is_node], return_inverse=True)[1]
+    return Walk(root, follow, is_node, place, split.astype(np.float64), *sets)
 
 
-def _groups(
-    root: NDArray[np.int64], follow: NDArray[np.int64], is_node: NDArray[np.bool_]
-) -> tuple[NDArray[np.uint32], NDArray[np.uint32], NDArray[np.uint32]]:
+def _groups(walk: Walk) -> tuple[NDArray[np.uint32], NDArray[np.uint32], NDArray[np.uint32]]:
     """Roots by depth, a multiple of ``AT_ONCE``, the place of each, and the depth of each group."""
-    depth = depths_of(root, follow, is_node)
+    depth = depths_of(walk.root, walk.follow, walk.is_node)
     order = np.argsort(depth, kind="stable")
-    more = -len(root) % AT_ONCE
-    padded = np.concatenate([np.full(more, len(follow) - 1), root[order]])  # the last position is a leaf
-    place = np.concatenate([len(root) + np.arange(more), order])
+    more = -len(order) % AT_ONCE
+    padded = np.concatenate([np.full(more, len(walk.follow) - 1), walk.root[order]])  # the last position is a leaf
+    place = np.concatenate([len(order) + np.arange(more), order])
     deepest = np.concatenate([np.zeros(more, np.int64), depth[order]]).reshape(-1, AT_ONCE).max(axis=1, initial=0)
     return padded.astype(np.uint32), place.astype(np.uint32), deepest.astype(np.uint32)
