@@ -88,19 +88,13 @@ RECORDED |= {name: _filled(name) for name in FILLED}
 RECORDED |= dict.fromkeys(("view", "_unsafe_view"), _moved("reshape"))
 
 
-@records("add")
-def _sum_of_two(a: Any, b: Any, *, alpha: float = 1) -> Traced:
-    return _recorder(a, b).binary("add", a, b if alpha == 1 else b * alpha)
+def _scaled(name: str) -> Recorded:
+    """The function a + alpha b, or a - alpha b."""
+    return lambda a, b, *, alpha=1: _recorder(a, b).binary(name, a, b if alpha == 1 else b * alpha)
 
 
-@records("sub")
-def _difference(a: Any, b: Any, *, alpha: float = 1) -> Traced:
-    return _recorder(a, b).binary("sub", a, b if alpha == 1 else b * alpha)
-
-
-@records("rsub")
-def _difference_from(a: Any, b: Any, alpha: float = 1) -> Traced:
-    return _difference(b, a, alpha=alpha)  # type: ignore[no-any-return]
+RECORDED |= {"add": _scaled("add"), "sub": _scaled("sub")}
+RECORDED["rsub"] = lambda a, b, alpha=1: RECORDED["sub"](b, a, alpha=alpha)
 
 
 @records("mul")
@@ -150,9 +144,7 @@ def _softplus(x: Traced, beta: float = 1, threshold: float = 20) -> Any:
     return torch.where(x * beta > threshold, x, (x * beta).exp().log1p() / beta)
 
 
-@records("bitwise_not", "logical_not")
-def _negation(x: Traced) -> Any:
-    return x == 0
+RECORDED |= dict.fromkeys(("bitwise_not", "logical_not"), lambda x: x == 0)
 
 
 @records("where")
@@ -174,9 +166,7 @@ def _clamp(x: Any, low: Any = None, high: Any = None, **bounds: Any) -> Any:
     return x if high is None else recorder.binary("minimum", x, high)
 
 
-@records("clamp_max")
-def _clamp_max(x: Any, high: Any) -> Any:
-    return _clamp(x, None, high)
+RECORDED["clamp_max"] = lambda x, high: _clamp(x, None, high)
 
 
 @records("_to_copy")
@@ -195,9 +185,7 @@ def _copied(x: Traced, source: Any, non_blocking: bool = False) -> Traced:
     return x.recorder.traced(x.recorder.places(source).expand(x.shape))
 
 
-@records("fill", "zero")
-def _constant(x: Traced, value: Any = 0.0) -> Traced:
-    return _copied(x, value)  # type: ignore[no-any-return]
+RECORDED |= dict.fromkeys(("fill", "zero"), lambda x, value=0.0: _copied(x, value))
 
 
 def _joined(join: Function) -> Recorded:
