@@ -97,19 +97,14 @@ class NativeEngine(ProgramEngine):
         parts = split(slots, last, *self.example(2))
         if method == "scores":
             self.torch_steps = {part.step.name: part.reason for part in parts if isinstance(part, TorchPart)}
-        if len(parts) == 1 and isinstance(part := parts[0], NativePart):
-            self._whole[method] = part
-        return _runner(parts, last)
+        if len(parts) == 1 and isinstance(whole := parts[0], NativePart):
+            self._whole[method] = whole
+            return whole.run
 
+        def run(numbers: Tensor, ids: Tensor) -> Tensor:
+            values = [numbers, ids, *([numbers[:, :0]] * (last - 1))]
+            for part in parts:
+                part.fill(values)
+            return values[last]
 
-def _runner(parts: Sequence[NativePart | TorchPart], last: int) -> Run:
-    if len(parts) == 1 and isinstance(part := parts[0], NativePart):
-        return part.run
-
-    def run(numbers: Tensor, ids: Tensor) -> Tensor:
-        values = [numbers, ids, *([numbers[:, :0]] * (last - 1))]
-        for part in parts:
-            part.fill(values)
-        return values[last]
-
-    return run
+        return run
