@@ -34,16 +34,15 @@ class TextLookup(nn.Module):
         """B texts -> int64 ``[B]``."""
         index = self.index
         ids = [index.get(text, 0) if text is not None else 1 for text in texts]
-        if self.buckets > 0:
-            for row, text in enumerate(texts):
-                if text is not None and ids[row] == 0:
-                    ids[row] = self.first_bucket + bucket_of_bytes([ord(byte) for byte in text], self.buckets)
         for row, text in enumerate(texts):
-            if text is not None and ids[row] == 0 and "\0" in text:
-                raise ValueError(f"column {self.name} holds a text with a NUL in it, at which some runtimes cut a text")
-        if self.by_hash:
-            for row, text in enumerate(texts):
-                if text is not None and ids[row] == 0:
+            if text is not None and ids[row] == 0:
+                if self.buckets > 0:
+                    ids[row] = self.first_bucket + bucket_of_bytes([ord(byte) for byte in text], self.buckets)
+                elif "\0" in text:
+                    raise ValueError(
+                        f"column {self.name} holds a text with a NUL in it, at which some runtimes cut a text"
+                    )
+                elif self.by_hash:
                     hashed = city_hash_of_bytes([ord(byte) for byte in text])
                     ids[row] = self.further.get(hashed, self.first_beyond + hashed)
         if self.rejects_unknown and 0 in ids:
