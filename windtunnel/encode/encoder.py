@@ -40,10 +40,6 @@ TextIds = Callable[[CategoryColumn, pd.Series], NDArray[np.int64] | None]
 """See ``RowEncoder.encode``."""
 
 
-def _no_ids(category: CategoryColumn, values: pd.Series) -> None:
-    return None
-
-
 def _without_codes(values: pd.Series) -> pd.Series:
     """A column whose distinct values Arrow stores, as a column of all its values."""
     return values.astype(object) if is_arrow_dictionary(values.dtype) else values
@@ -182,7 +178,7 @@ class RowEncoder:
         rows: int | None = None,
         training: bool = False,
         counts: Mapping[int, sparse.coo_array | NDArray[Any]] | None = None,
-        text_ids: TextIds = _no_ids,
+        text_ids: TextIds | None = None,
     ) -> Batch:
         """Encode rows whose columns are in fitted order (see ``select``), followed by the outputs of host steps.
 
@@ -210,7 +206,7 @@ class RowEncoder:
         ids = np.empty((rows, len(self.categories)), dtype=np.int64)
         for position, category in enumerate(self.categories):
             values, name = frame[category.column], self.column_name(category.column)
-            if (known := text_ids(category, values)) is None:
+            if text_ids is None or (known := text_ids(category, values)) is None:
                 known = category.ids(_without_codes(values), name, flat=self.flat, training=training)
             ids[:, position] = known
         return self.add_counts(Batch(torch.from_numpy(numbers), torch.from_numpy(ids)), counts or {})

@@ -126,9 +126,8 @@ class ScoringPipeline(nn.Module):
             return (batch,)
         columns = self.encoder.columns(rows)
         count = len(rows if isinstance(columns, dict) else columns)
-        if training or self.engine is None:
-            return (self.encoder.encode(columns, rows=count, training=training),)
-        return (self.encoder.encode(columns, rows=count, text_ids=self.engine.text_ids),)
+        text_ids = None if training or self.engine is None else self.engine.text_ids
+        return (self.encoder.encode(columns, rows=count, training=training, text_ids=text_ids),)
 
     def _encoded_with_hosts(self, rows: Rows, training: bool, at_once: int | None) -> Iterator[Batch]:
         """Raw rows with the columns that host steps compute."""
