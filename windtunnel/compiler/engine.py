@@ -33,9 +33,7 @@ class CachedForm:
 
     def __init__(self, form: Mapping[str, Run], program: Program) -> None:
         self.form = form
-        modules = [*program.modules()]
-        tables = (table for module in modules for table in (module._parameters, module._buffers, module._modules))
-        self.tables: list[dict[str, Any]] = [table for table in tables if table]
+        self.tables = module_tables(program)
         self.members = self._members()
         tensors = [member for member in self.members if isinstance(member, Tensor)]
         # Tensors made in inference mode do not count writes.
@@ -53,6 +51,12 @@ class CachedForm:
 
     def _state(self) -> list[int]:
         return [*map(Tensor.data_ptr, self.counting), *map(_VERSION, self.counting)]
+
+
+def module_tables(program: Program) -> list[dict[str, Any]]:
+    """The dicts in which all modules hold their parameters, buffers and modules, but for empty ones."""
+    names = ("_parameters", "_buffers", "_modules")
+    return [table for module in program.modules() for name in names if (table := getattr(module, name))]
 
 
 _VERSION = attrgetter("_version")

@@ -13,6 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from windtunnel.compiler.engine import module_tables
 from windtunnel.compiler.native.build import library
 from windtunnel.compiler.native.head import finish
 from windtunnel.compiler.native.image import ImageWriter
@@ -139,13 +140,11 @@ def _state(net: ScoringPipeline, encoder: RowEncoder) -> dict[str, tuple[Any, ..
     It checks that the tensors and modules are the same, that no parameter moved or was written to, and that no buffer
     of floats was written to. Buffers of whole numbers are facts, which only ``load_state_dict`` writes to in place.
     """
-    modules = [*net.program.modules()]
-    tables: list[dict[str, Any]] = [
-        table for module in modules for table in (module._parameters, module._buffers, module._modules)
-    ]
-    tables = [table for table in (*tables, vars(encoder), *map(vars, encoder.categories)) if table]
+    tables = [*module_tables(net.program), vars(encoder), *map(vars, encoder.categories)]
     parameters = [parameter for parameter in net.program.parameters() if not parameter.is_inference()]
-    tensors = [*chain.from_iterable(_written_to(module) for module in modules if not isinstance(module, Take))]
+    tensors = [
+        *chain.from_iterable(_written_to(module) for module in net.program.modules() if not isinstance(module, Take))
+    ]
     return {
         "tables": tuple(tables),
         "members": tuple(chain.from_iterable(map(dict.values, tables))),
