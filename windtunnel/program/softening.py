@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Mapping
 from difflib import get_close_matches
-from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -100,7 +99,7 @@ def soften_steps(net: TranslatedPipeline, plan: SofteningPlan, start: str, batch
     for position, step in enumerate(net.program.steps):
         if position not in levels:
             if isinstance(step.module, CodeTables):
-                _freeze(_tables(net.program, step).values())
+                _freeze_codes(net.program, step, range(len(step.places())))
             net.replace_modules({position: _softened(net.program, position, batch)})
     with Phase("making trees soft", total=len(levels)) as phase:
         for position, name in levels.items():
@@ -181,9 +180,7 @@ def _soft_trees(
     hard: HardTrees | LeafOneHot = step.module  # type: ignore[assignment]
     form = soften_leaves if isinstance(hard, LeafOneHot) else soften_trees
     ensemble = hard.ensemble()
-    tables = _tables(net.program, step)
-    looked_up = {int(ensemble.feature[node]) for node in ensemble.categories}
-    _freeze(tables[column] for column in looked_up & tables.keys())
+    _freeze_codes(net.program, step, {int(ensemble.feature[node]) for node in ensemble.categories})
     if temperature != "auto":
         return form(ensemble, level=level, start=start, temperature=float(temperature))
     grids = _grids(net.program, step)
@@ -225,23 +222,6 @@ def _softened(program: Program, position: int, batch: Batch | None) -> Module:
         return module.soft(None if batch is None else program.inputs_of(position, *batch))
 
 
-class TableColumn(NamedTuple):
-    """A column of a category table, and the program step that the table is in."""
-
-    step: ProgramStep
-    table: CategoryTable
-    at: int
-
-
-def _tables(program: Program, step: ProgramStep) -> dict[int, TableColumn]:
-    """The input columns of a step that come straight from a category table."""
-    return {
-        column: TableColumn(source, source.module, at)
-        for column, (source, at) in enumerate(_sources(program, step))
-        if source is not None and isinstance(source.module, CategoryTable)
-    }
-
-
 def _sources(program: Program, step: ProgramStep) -> list[tuple[ProgramStep | None, int]]:
     """The step that each input column of a step comes from (None for the batch), and its position there."""
     steps = [None, None, *program.steps]
@@ -261,10 +241,11 @@ def _grids(program: Program, step: ProgramStep) -> dict[int, NDArray[np.float64]
     return {column: grid[np.isfinite(grid)] for column, grid in grids.items()}
 
 
-def _freeze(columns: Iterable[TableColumn]) -> None:
-    """Make codes constant: training would turn them into other categories."""
-    for column in columns:
-        column.step.module = CategoryTable(column.table.rows.detach(), trainable=False)
+def _freeze_codes(program: Program, step: ProgramStep, columns: Container[int]) -> None:
+    """Make codes in these input columns of a step constant: training would turn them into other categories."""
+    for column, (source, _) in enumerate(_sources(program, step)):
+        if column in columns and source is not None and isinstance(source.module, CategoryTable):
+            source.module = CategoryTable(source.module.rows.detach(), trainable=False)
 
 
 def redraw_weights(program: Program) -> None:
