@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 from torch.export import ExportedProgram
 from torch.fx import GraphModule
+from torch.utils._pytree import tree_leaves
 
 from windtunnel.compiler.engine import ProgramEngine, Run, failing_step, in_slices
 from windtunnel.compiler.graphs import EXAMPLE_ROWS, message_of, quiet, take_graph
@@ -108,12 +109,8 @@ def _widest(graph: ExportedProgram) -> float:
     nodes = (
         node for part in graph.graph_module.modules() if isinstance(part, GraphModule) for node in part.graph.nodes
     )
-    shapes = [tensor.shape for node in nodes for tensor in _tensors(node.meta.get("val"))]
-    return max(map(_numbers, shapes), default=0) / EXAMPLE_ROWS
-
-
-def _tensors(value: Any) -> list[Tensor]:
-    return [tensor for tensor in (value if isinstance(value, list | tuple) else [value]) if isinstance(tensor, Tensor)]
+    values = tree_leaves([node.meta.get("val") for node in nodes])
+    return max((_numbers(value.shape) for value in values if isinstance(value, Tensor)), default=0) / EXAMPLE_ROWS
 
 
 def _numbers(shape: torch.Size) -> int:
