@@ -8,12 +8,12 @@ that it adds. Scalers before trees stay, because a value at a threshold must be 
 
 from __future__ import annotations
 
+from collections import defaultdict
 from types import UnionType
 
 import torch
 from torch import Tensor
 
-from windtunnel.modules.base import Module
 from windtunnel.modules.columns.affine import Affine
 from windtunnel.modules.linear.linear import Linear
 from windtunnel.modules.linear.projection import Projection
@@ -23,7 +23,7 @@ from windtunnel.modules.tables.tfidf import TermSums, Tfidf, weighted
 from windtunnel.program.non_finite import NOT_FINITE
 from windtunnel.program.records.origin import Origin
 from windtunnel.program.translated import TranslatedPipeline
-from windtunnel.program.wiring import Node, Wiring
+from windtunnel.program.wiring import Node, Source, Wiring
 
 LARGEST_SHIFT = 1000.0
 """A scaler that shifts a column by more than this, in units of its output, is not folded: the outputs would differ from
@@ -138,13 +138,16 @@ def _fold_tables(
     wiring: Wiring, node: Node, kinds: type | UnionType = CategoryTable | OneHot, *, trainable: bool = False
 ) -> None:
     """Replace weighted sums of a table's columns by a table of sums; the node then adds these tables and the rest."""
-    tables = {
-        source: [at for at, (origin, _) in enumerate(node.inputs) if origin is source]
-        for source in dict.fromkeys(source for source, _ in node.inputs)
-        if isinstance(source, Node) and isinstance(source.module, kinds)
-    }
+    columns_of: dict[Source, list[int]] = defaultdict(list)
+    for at, (source, _) in enumerate(node.inputs):
+        columns_of[source].append(at)
     sums = len(_map(node).bias)
-    tables = {table: at for table, at in tables.items() if len(at) > sums and _finite(table.module)}
+    tables = {
+        source: columns
+        for source, columns in columns_of.items()
+        if isinstance(source, Node) and isinstance(source.module, kinds) and len(columns) > sums
+        if not isinstance(source.module, CategoryTable) or torch.isfinite(source.module.rows).all()
+    }
     if not tables:
         return
     looked_up = [_multiplied_table(node, table, at, trainable) for table, at in tables.items()]
@@ -161,10 +164,6 @@ def _fold_tables(
     wiring.nodes[at:at] = looked_up
     node.module, node.rejects = SumGroups(len(looked_up)), ()
     node.inputs = [(table, column) for table in looked_up for column in range(sums)]
-
-
-def _finite(module: Module) -> bool:
-    return not isinstance(module, CategoryTable) or bool(torch.isfinite(module.rows).all())
 
 
 def _multiplied_table(node: Node, table: Node, at: list[int], trainable: bool) -> Node:
