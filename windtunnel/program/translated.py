@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, Self, cast
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -118,7 +118,8 @@ class TranslatedPipeline(ScoringPipeline):
         super().__init__(program, encoder, head, hosts)
         self.origins, self.untranslated = list(origins), untranslated
         self.exact_modules = dict(exact_modules or {})
-        self.softening, self.calibration = softening, cast(CalibrationRows | None, None)
+        self.softening = softening
+        self.calibration: CalibrationRows | None = None
         self.strategy_choices = list(strategy_choices)
         self.fidelity, self.simplification = fidelity, simplification
         self.hardened, self.hardening, self.history, self.profile = hardened, hardening, history, profile
