@@ -3,62 +3,46 @@
 
 #include "runtime.h"
 
-/* fact: scale. y = 1 / (1 + exp(-scale x)) */
-void wt_scaled_logistic(const wt_call *call) {
-    double scale = call->facts[0].number;
+typedef double link_function(double x, double scale);
+
+/* y = link(x, scale) in each column. */
+WT_INLINE void link_columns(const wt_call *call, link_function *link, double scale) {
     for (size_t column = 0; column < call->step->inputs; column++) {
         const double *x = wt_input(call, column);
         double *y = wt_output(call, column);
-        for (size_t row = 0; row < call->rows; row++) y[row] = 1 / (1 + exp(-(x[row] * scale)));
+        for (size_t row = 0; row < call->rows; row++) y[row] = link(x[row], scale);
     }
 }
+
+static double link_logistic(double x, double scale) { return 1 / (1 + exp(-(x * scale))); }
+
+static double link_exponential(double x, double scale) { return (void)scale, exp(x); }
+
+static double link_log1p_exp(double x, double scale) { return (void)scale, x > 20 ? x : log1p(exp(x)); }
+
+static double link_signed_square(double x, double scale) { return (void)scale, fabs(x) * x; }
+
+static double link_clipped_half(double x, double scale) { return (void)scale, ((x < -1 ? -1 : x > 1 ? 1 : x) + 1) / 2; }
+
+static double link_scaled(double x, double scale) { return scale * x; }
+
+/* fact: scale. y = 1 / (1 + exp(-scale x)) */
+void wt_scaled_logistic(const wt_call *call) { link_columns(call, link_logistic, call->facts[0].number); }
 
 /* y = exp(x) */
-void wt_exponential(const wt_call *call) {
-    for (size_t column = 0; column < call->step->inputs; column++) {
-        const double *x = wt_input(call, column);
-        double *y = wt_output(call, column);
-        for (size_t row = 0; row < call->rows; row++) y[row] = exp(x[row]);
-    }
-}
+void wt_exponential(const wt_call *call) { link_columns(call, link_exponential, 1); }
 
 /* y = log(1 + exp(x)), x itself beyond 20 */
-void wt_log1p_exp(const wt_call *call) {
-    for (size_t column = 0; column < call->step->inputs; column++) {
-        const double *x = wt_input(call, column);
-        double *y = wt_output(call, column);
-        for (size_t row = 0; row < call->rows; row++) y[row] = x[row] > 20 ? x[row] : log1p(exp(x[row]));
-    }
-}
+void wt_log1p_exp(const wt_call *call) { link_columns(call, link_log1p_exp, 1); }
 
 /* y = sign(x) x^2 */
-void wt_signed_square(const wt_call *call) {
-    for (size_t column = 0; column < call->step->inputs; column++) {
-        const double *x = wt_input(call, column);
-        double *y = wt_output(call, column);
-        for (size_t row = 0; row < call->rows; row++) y[row] = fabs(x[row]) * x[row];
-    }
-}
+void wt_signed_square(const wt_call *call) { link_columns(call, link_signed_square, 1); }
 
 /* y = (clip(x, -1, 1) + 1) / 2 */
-void wt_clipped_half(const wt_call *call) {
-    for (size_t column = 0; column < call->step->inputs; column++) {
-        const double *x = wt_input(call, column);
-        double *y = wt_output(call, column);
-        for (size_t row = 0; row < call->rows; row++)
-            y[row] = ((x[row] < -1 ? -1 : x[row] > 1 ? 1 : x[row]) + 1) / 2;
-    }
-}
+void wt_clipped_half(const wt_call *call) { link_columns(call, link_clipped_half, 1); }
 
 /* fact: scale. y = scale x */
-void wt_scaled(const wt_call *call) {
-    double scale = call->facts[0].number;
-    for (size_t column = 0; column < call->step->inputs; column++) {
-        const double *x = wt_input(call, column);
-        double *y = wt_output(call, column);
-        for (size_t row = 0; row < call->rows; row++) y[row] = scale * x[row];
-    }
-}
+void wt_scaled(const wt_call *call) { link_columns(call, link_scaled, call->facts[0].number); }
 
 /* One probability p -> [1 - p, p]. */
 void wt_two_classes(const wt_call *call) {
