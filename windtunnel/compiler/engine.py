@@ -128,7 +128,7 @@ class ProgramEngine(ABC):
         return self.__dict__ | {"_cached": None}
 
 
-def in_slices(run: Run, at_once: int) -> Run:
+def sliced(run: Run, at_once: int) -> Run:
     """A function that runs slices of at most ``at_once`` rows, one after the other."""
 
     def run_slices(numbers: Tensor, ids: Tensor) -> Tensor:

@@ -15,7 +15,7 @@ from torch.export import ExportedProgram
 from torch.fx import GraphModule
 from torch.utils._pytree import tree_leaves
 
-from windtunnel.compiler.engine import ProgramEngine, Run, failing_step, in_slices
+from windtunnel.compiler.engine import ProgramEngine, Run, failing_step, sliced
 from windtunnel.compiler.graphs import EXAMPLE_ROWS, message_of, quiet, take_graph
 from windtunnel.compiler.scripted import MethodProgram
 from windtunnel.errors import UnfaithfulOption
@@ -54,7 +54,7 @@ class ExportedEngine(ProgramEngine):
                 raise UnfaithfulOption(self._reason(where, cause or error)) from error
             try:
                 runs = {
-                    method: in_slices(self.ready(graph), rows_at_once(self.program, graph))
+                    method: sliced(self.ready(graph), graph_rows_at_once(self.program, graph))
                     for method, graph in graphs.items()
                 }
                 self.compare(runs, EXAMPLE_ROWS, 0, 1)  # a graph may hold a number of rows fixed
@@ -96,7 +96,7 @@ class AotiEngine(ExportedEngine):
         return run
 
 
-def rows_at_once(program: Program, graph: ExportedProgram) -> int:
+def graph_rows_at_once(program: Program, graph: ExportedProgram) -> int:
     """How many rows a graph of a program is given at once: it has no slices of its own. On a GPU all that there are."""
     if program.needs_all_rows() or any(buffer.is_cuda for buffer in program.buffers()):
         return sys.maxsize

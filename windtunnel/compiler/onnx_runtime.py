@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from windtunnel.compiler.decompositions import DECOMPOSITIONS
-from windtunnel.compiler.engine import ProgramEngine, Run, failing_step, in_slices
+from windtunnel.compiler.engine import ProgramEngine, Run, failing_step, sliced
 from windtunnel.compiler.float64_constants import keep_float64
 from windtunnel.compiler.graphs import EXAMPLE_ROWS, check_same, computed_in, message_of, quiet, take_graph
 from windtunnel.compiler.onnx_trees import put_nodes, with_nodes
@@ -47,7 +47,7 @@ class OnnxEngine(ProgramEngine):
         except Exception as error:  # the exporter, its passes and the runtime all have errors of their own
             raise UnfaithfulOption(self.reason(error)) from error
         at_once = sys.maxsize if self.program.needs_all_rows() else max(1, AT_ONCE // _row_cost(self.program))
-        return {method: in_slices(run, at_once) for method, run in sessions.items()}
+        return {method: sliced(run, at_once) for method, run in sessions.items()}
 
     def reason(self, error: Exception) -> str:
         """Name the step that cannot be exported, or that the runtime rejects, by trying each by itself."""

@@ -15,7 +15,7 @@ import torch
 
 from windtunnel.atomic_write import write_atomically
 from windtunnel.compiler.engine import failing_step
-from windtunnel.compiler.exported import rows_at_once
+from windtunnel.compiler.exported import graph_rows_at_once
 from windtunnel.compiler.graphs import message_of, quiet, take_graph
 from windtunnel.errors import UnfaithfulOption
 from windtunnel.export.columns import names, text_slots
@@ -61,7 +61,7 @@ def export(net: TranslatedPipeline, path: str | PathLike[str], *, native: bool) 
             "categories": _categories(net),
             "rows_at_once": 0
             if net.program.needs_all_rows()
-            else min(net.batch_size, rows_at_once(net.program, graph)),
+            else min(net.batch_size, graph_rows_at_once(net.program, graph)),
         },
         ensure_ascii=False,
     )
