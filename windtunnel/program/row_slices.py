@@ -53,7 +53,7 @@ def in_slices(
             return run(*batch) if device == CPU else run(*(block.to(device) for block in batch)).cpu()
         size = min(size, rows_per_thread(rows, threads, least))
         slices = [slice(start, start + size) for start in range(0, rows, size)]
-        output = Output(rows)
+        output = SlicedOutput(rows)
 
         def run_slice(rows: slice) -> None:
             output.put(rows, run(*(block[rows].to(device) for block in batch)))
@@ -79,7 +79,7 @@ def least_rows_of(leaves: int) -> int:
     return LEAST_ROWS_OF_TREES if leaves >= MANY_LEAVES else LEAST_ROWS
 
 
-class Output:
+class SlicedOutput:
     """The output for all rows, written slice by slice from any thread.
 
     Concatenating the slices took five times as long, as each allocates memory.

@@ -128,7 +128,7 @@ class TrainingProfile:
         count = len(batch.ids)
         rows = torch.linspace(0, count - 1, min(count, MOST_ROWS), dtype=torch.float64).long()
         numbers, ids = (block.cpu()[rows].numpy() for block in batch)
-        columns, places = [], _Places.of(encoder)
+        columns, places = [], _BatchPlaces.of(encoder)
         computed = {column for host in hosts if host.is_listed for column in host.columns}
         used = {*encoder.numbers, *(category.column for category in encoder.categories)}
         for column in [*encoder.used_columns(), *sorted(used & computed)]:
@@ -142,7 +142,7 @@ class TrainingProfile:
 
     def drift(self, encoder: RowEncoder, hosts: Sequence[HostStep], batch: Batch) -> tuple[ColumnDrift, ...]:
         """The drift of each column of other encoded rows, the largest first."""
-        drifts, names, places = [], _column_names(encoder, hosts), _Places.of(encoder)
+        drifts, names, places = [], _column_names(encoder, hosts), _BatchPlaces.of(encoder)
         for profile in self.columns:
             if (position := places.counted(profile)) is not None:
                 block = batch.numbers if profile.numeric else batch.ids
@@ -154,7 +154,7 @@ class TrainingProfile:
 
         A number is the mean of its bin. None if the profile lacks a column, such as one of a step on the host.
         """
-        generator, filled, places = np.random.default_rng(0), set(), _Places.of(encoder)
+        generator, filled, places = np.random.default_rng(0), set(), _BatchPlaces.of(encoder)
         numbers = torch.full((rows, len(encoder.numbers)), torch.nan, dtype=getattr(torch, encoder.dtype))
         ids = torch.zeros((rows, len(encoder.categories)), dtype=torch.int64)
         for profile in self.columns:
@@ -178,7 +178,7 @@ class TrainingProfile:
 
 
 @dataclass(frozen=True)
-class _Places:
+class _BatchPlaces:
     """Where a batch holds the values of each raw column."""
 
     numbers: dict[int, int]
@@ -186,7 +186,7 @@ class _Places:
     lengths: list[int]  # of the vocabularies
 
     @classmethod
-    def of(cls, encoder: RowEncoder) -> _Places:
+    def of(cls, encoder: RowEncoder) -> _BatchPlaces:
         categories = defaultdict[int, list[int]](list)
         for place, category in enumerate(encoder.categories):
             categories[category.column].append(place)
