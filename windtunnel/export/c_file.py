@@ -31,8 +31,8 @@ from windtunnel.export.c_source import (
     workspace_bytes,
 )
 from windtunnel.export.columns import names
+from windtunnel.export.graph_program import facts
 from windtunnel.export.limits import check
-from windtunnel.export.traced import facts
 from windtunnel.program.non_finite import slot_guards
 from windtunnel.program.translated import TranslatedPipeline
 

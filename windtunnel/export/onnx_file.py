@@ -18,8 +18,8 @@ from windtunnel.compiler.onnx_trees import ML, ML_VERSION, put_nodes, with_nodes
 from windtunnel.encode import FIRST_ID, MISSING_ID, UNKNOWN_ID, CategoryColumn, Rows
 from windtunnel.errors import UnfaithfulOption
 from windtunnel.export.columns import names, raw_columns, text_slots
+from windtunnel.export.graph_program import REJECTED_ID, GraphProgram, example, facts
 from windtunnel.export.limits import MISSING, check
-from windtunnel.export.traced import REJECTED_ID, Traced, example, facts
 from windtunnel.program.translated import TranslatedPipeline
 
 WRITTEN_FOR_MISSING = ("None", "nan", "<NA>")
@@ -34,7 +34,7 @@ def export(net: TranslatedPipeline, path: str | PathLike[str], example: Rows | N
     The model has one input for each raw column that it reads, by its name (a column without a name goes by its
     position), each of shape ``[B]`` with B from 0 up: float64, NaN where missing, or strings, ``"<missing>"`` where
     missing. With ``example``, columns of numbers take the type that they have there (bool, integers, float32).
-    It has the outputs of ``windtunnel.export.traced.Traced``. It refers to no other file.
+    It has the outputs of ``windtunnel.export.graph_program.GraphProgram``. It refers to no other file.
 
     Hard trees are ``ai.onnx.ml.TreeEnsemble`` nodes, look-ups of texts ``LabelEncoder`` nodes. The metadata has the
     names of the columns and the labels as JSON under "windtunnel".
@@ -61,15 +61,15 @@ def described_model(net: TranslatedPipeline, types: Mapping[str, int]) -> Any:
 def _model(net: TranslatedPipeline, types: Mapping[str, int]) -> tuple[Any, list[str]]:
     onnx_runtime.check_installed("format='onnx'")
     check(net, "onnx")
-    traced = Traced(net).cpu()
+    module = GraphProgram(net).cpu()
     number_columns = names(net.encoder, raw_columns(net.encoder)[0])
     blocks = example(net)
     # Also a single row, as iterative steps stop once all rows are done: a row alone may give another output.
-    expected = [traced(*(block[:rows] for block in blocks)) for rows in (len(blocks[0]), 1)]
+    expected = [module(*(block[:rows] for block in blocks)) for rows in (len(blocks[0]), 1)]
     expected.append(tuple(output[:0] for output in expected[0]))
-    trees = with_nodes(traced)
+    trees = with_nodes(module)
     try:
-        model = onnx_runtime.exported(traced, blocks, onnx_runtime.INPUTS, traced.outputs)
+        model = onnx_runtime.exported(module, blocks, onnx_runtime.INPUTS, module.outputs)
         put_nodes(model, trees)
         _check(model, blocks, expected, computed_in(net.program))
     except Exception as error:  # the exporter, its passes and the runtime all have errors of their own
@@ -77,7 +77,7 @@ def _model(net: TranslatedPipeline, types: Mapping[str, int]) -> tuple[Any, list
         reason = onnx_runtime.OnnxEngine(net.program, net.encoder).reason(error)
         reason = reason.replace("backend='onnx'", "format='onnx'", 1)
         raise UnfaithfulOption(reason[: reason.index("Choose backend=")] + "Choose format='torchscript'.") from error
-    return _with_columns(model, number_columns, net, types), traced.outputs
+    return _with_columns(model, number_columns, net, types), module.outputs
 
 
 def _types(net: TranslatedPipeline, example: Rows) -> dict[str, int]:

@@ -19,8 +19,8 @@ from windtunnel.compiler.exported import graph_rows_at_once
 from windtunnel.compiler.graphs import message_of, quiet, take_graph
 from windtunnel.errors import UnfaithfulOption
 from windtunnel.export.columns import names, text_slots
+from windtunnel.export.graph_program import GraphProgram, example, facts
 from windtunnel.export.limits import check
-from windtunnel.export.traced import Traced, example, facts
 from windtunnel.program.program import Program, ProgramStep
 from windtunnel.program.translated import TranslatedPipeline
 
@@ -31,9 +31,9 @@ def export(net: TranslatedPipeline, path: str | PathLike[str], *, native: bool) 
     """Write a translation as a ``.pt2`` package, which torch loads where windtunnel is not installed.
 
     Its program takes ``numbers`` float64 ``[B, number columns]``, NaN where missing, and ``ids`` int64 ``[B, id
-    columns]``, B from 0 up, and gives the tensors of ``windtunnel.export.traced.Traced``. It takes no texts: the
-    package also has "windtunnel.json" with the columns, the vocabularies that map texts to ids, the labels, the version
-    of torch and the device. ``windtunnel.export.serving`` reads both.
+    columns]``, B from 0 up, and gives the tensors of ``windtunnel.export.graph_program.GraphProgram``. It takes no
+    texts: the package also has "windtunnel.json" with the columns, the vocabularies that map texts to ids, the labels,
+    the version of torch and the device. ``windtunnel.export.serving`` reads both.
 
     Parameters
     ----------
@@ -50,11 +50,11 @@ def export(net: TranslatedPipeline, path: str | PathLike[str], *, native: bool) 
         A limit of ``windtunnel.export.limits``, or a step that has no graph.
     """
     check(net, "aoti" if native else "exported")
-    traced = Traced(net)
-    device = next((tensor.device for tensor in traced.program.state_dict().values()), torch.device("cpu"))
-    graph = _graph(traced.to(device), net, device)
+    module = GraphProgram(net)
+    device = next((tensor.device for tensor in module.program.state_dict().values()), torch.device("cpu"))
+    graph = _graph(module.to(device), net, device)
     described = json.dumps(
-        facts(net, traced.outputs)
+        facts(net, module.outputs)
         | {
             "format": "aoti" if native else "exported",
             "device": str(device),
@@ -68,18 +68,18 @@ def export(net: TranslatedPipeline, path: str | PathLike[str], *, native: bool) 
     write_atomically(path, _compiled(graph, described) if native else _saved(graph, described))
 
 
-def _graph(traced: Traced, net: TranslatedPipeline, device: torch.device) -> torch.export.ExportedProgram:
+def _graph(module: GraphProgram, net: TranslatedPipeline, device: torch.device) -> torch.export.ExportedProgram:
     blocks = example(net, device)
     try:
         with quiet(), torch.no_grad():
-            graph = take_graph(traced, blocks)
-            _check(graph.module(), traced, blocks)
+            graph = take_graph(module, blocks)
+            _check(graph.module(), module, blocks)
     except Exception as error:  # the exporter has errors of many kinds
-        (numbers, ids), _ = traced.encoded(*blocks)
-        ends = {method: end for method, end in traced.ends.items() if isinstance(end, ProgramStep)}
+        (numbers, ids), _ = module.encoded(*blocks)
+        ends = {method: end for method, end in module.ends.items() if isinstance(end, ProgramStep)}
         with quiet():
             where, _ = failing_step(
-                Program([*traced.program.steps], ends),
+                Program([*module.program.steps], ends),
                 (numbers, ids),
                 lambda module, given: take_graph(module, (given,)),
             )
@@ -91,11 +91,11 @@ def _graph(traced: Traced, net: TranslatedPipeline, device: torch.device) -> tor
     return graph
 
 
-def _check(run: Any, traced: Traced, blocks: tuple[torch.Tensor, ...]) -> None:
+def _check(run: Any, module: GraphProgram, blocks: tuple[torch.Tensor, ...]) -> None:
     """Run the example, one row and no row: a graph may hold a number of rows fixed."""
     for rows in (len(blocks[0]), 1, 0):
         first_rows = [block[:rows] for block in blocks]
-        expected = traced(*first_rows) if rows else [output[:0] for output in traced(*blocks)]
+        expected = module(*first_rows) if rows else [output[:0] for output in module(*blocks)]
         for output, wanted in zip(run(*first_rows), expected, strict=True):
             torch.testing.assert_close(output, wanted, rtol=1e-6, atol=1e-6, equal_nan=True)
 

@@ -22,7 +22,7 @@ REJECTED_POSITION = -1
 """The label position of a row that the source rejects; its numbers are NaN."""
 
 
-class Traced(nn.Module):
+class GraphProgram(nn.Module):
     """Raw numbers and ids of raw texts to all outputs of a file.
 
     A graph cannot raise. So a row that the source rejects (a category that its encoder rejects, a missing or infinite
