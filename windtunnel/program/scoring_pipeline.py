@@ -16,13 +16,20 @@ from torch import Tensor, nn
 
 from windtunnel.encode import FIRST_ID, Batch, CategoryColumn, RowEncoder, Rows
 from windtunnel.encode.rows import check_dense
-from windtunnel.encode.sparse_rows import dense_slices
 from windtunnel.errors import BadInput
 from windtunnel.pipeline.host_step import HostStep
 from windtunnel.program.head import Head
 from windtunnel.program.program import Program
 from windtunnel.program.program_facts import ProgramFacts
-from windtunnel.program.row_slices import CPU, LARGE, has_non_finite, in_slices, rows_at_once, without_missing
+from windtunnel.program.row_slices import (
+    CPU,
+    LARGE,
+    dense_slices,
+    has_non_finite,
+    in_slices,
+    rows_at_once,
+    without_missing,
+)
 
 CHUNK_BYTES = 2**24
 """The most memory of rows whose tokens are counted at once; more was slower."""
