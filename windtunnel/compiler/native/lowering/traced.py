@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.utils._pytree import tree_map
+from torch.utils._pytree import tree_leaves, tree_map
 
 from windtunnel.compiler.native.image import ImageWriter
 
@@ -69,16 +69,7 @@ class Traced(Tensor):
     @classmethod
     def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:  # type: ignore[override]
         """Record an operation."""
-        recorder: Recorder | None = None
-
-        def find(value: Any) -> Any:
-            nonlocal recorder
-            if isinstance(value, Traced):
-                recorder = value.recorder
-            return value
-
-        tree_map(find, (args, kwargs))
-        assert recorder is not None
+        recorder = next(value.recorder for value in tree_leaves((args, kwargs)) if isinstance(value, Traced))
         return recorder.record(func, args, kwargs or {})
 
 
