@@ -44,7 +44,11 @@ class RawColumns:
         computed = computed_names(net.hosts, encoder.names or [])
 
         def source(column: int) -> int | HostStep:
-            return column if column in computed else _source(column, hosts, encoder.width)
+            """The raw column that counts for a column, or the host step that computes it from several."""
+            if column in computed or column not in hosts:
+                return column
+            columns = {0} if encoder.width == 1 else columns_read(hosts[column].step.inputs)
+            return next(iter(columns)) if columns is not None and len(columns) == 1 else hosts[column]
 
         sources = [source(column) for column in encoder.numbers]
         coded = [source(category.column) for category in encoder.categories]
@@ -70,14 +74,6 @@ class RawColumns:
                 values[computed] = encoded.numbers[:, place].numpy(force=True)
         columns = {place: values.get(position) for place, position in enumerate(self.positions)}
         return pd.DataFrame(columns, index=raw.index).set_axis(labels_index(self.names), axis=1)
-
-
-def _source(column: int, hosts: dict[int, HostStep], width: int) -> int | HostStep:
-    """A raw column, or a host step that reads several of the ``width`` columns."""
-    if column not in hosts:
-        return column
-    columns = {0} if width == 1 else columns_read(hosts[column].step.inputs)
-    return next(iter(columns)) if columns is not None and len(columns) == 1 else hosts[column]
 
 
 def _name(encoder: RowEncoder, source: int | HostStep) -> str:
