@@ -65,14 +65,13 @@ class ColumnProfile:
     @classmethod
     def of_numbers(cls, column: int, values: NDArray[np.float64]) -> ColumnProfile:
         """Count numbers between their quantiles."""
-        finite = values[np.isfinite(values)]
+        is_finite = np.isfinite(values)
+        finite = values[is_finite]
         levels = np.linspace(0, 1, BINS + 1)[1:-1]
         edges = np.unique(np.quantile(finite, levels, method="inverted_cdf")) if len(finite) else np.empty(0)
         code = _bins(values, edges)
         counts = np.bincount(code, minlength=len(edges) + 2)
-        bounded = np.isfinite(values)
-        sums = np.bincount(code[bounded], finite, len(edges) + 2)
-        filled = np.bincount(code[bounded], minlength=len(edges) + 2)
+        sums, filled = (np.bincount(code[is_finite], weights, len(edges) + 2) for weights in (finite, None))
         means = sums / np.maximum(filled, 1)
         return cls(column, torch.from_numpy(counts), torch.from_numpy(edges), torch.from_numpy(means))
 
