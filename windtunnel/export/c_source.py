@@ -55,11 +55,6 @@ class Output:
         """The type of a value."""
         return "int32_t" if self.positions else "double"
 
-    @property
-    def checked(self) -> list[tuple[int, int]]:
-        """The computed columns that rows are rejected for: further outputs of the program, behind ``width``."""
-        return computed_places(self.rejects)
-
 
 def computed_places(rejects: dict[tuple[int, int], frozenset[str]]) -> list[tuple[int, int]]:
     """The places that are no raw columns: columns that steps compute, and steps that reject rows."""
@@ -181,7 +176,8 @@ def _to_output(output: Output) -> str:
 
 def method_function(encoder: RowEncoder, prefix: str, output: Output, scope: str = "") -> str:
     """The function of a method."""
-    numbers, ids, checked = len(encoder.numbers), len(encoder.categories), output.checked
+    numbers, ids = len(encoder.numbers), len(encoder.categories)
+    checked = computed_places(output.rejects)  # further outputs of the program, behind its scores
     in_rows = {
         f"numbers[row * {numbers} + {column}]": kinds
         for (slot, column), kinds in sorted(output.rejects.items())

@@ -338,10 +338,6 @@ def _format(path: Path) -> tuple[str, dict[str, Any]]:
     raise ValueError("none of these formats; windtunnel.load reads what net.save wrote")
 
 
-NUMPY_TYPES = {"float": "float32"}
-"""Names of types in ONNX Runtime that NumPy calls otherwise."""
-
-
 def _load_onnx(path: Path) -> Model:
     import numpy as np
 
@@ -394,7 +390,7 @@ def _onnx_numbers(name: str, column: Any, kind: str) -> Any:
     """A column of numbers in the type of its input."""
     import numpy as np
 
-    numbers, dtype = np.asarray(column), NUMPY_TYPES.get(kind, kind)
+    numbers, dtype = np.asarray(column), "float32" if kind == "float" else kind  # other names are NumPy's too
     if dtype == "double":
         return numbers
     with np.errstate(invalid="ignore"):  # what does not fit is rejected
