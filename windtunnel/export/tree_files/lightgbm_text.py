@@ -115,8 +115,7 @@ def _boundaries(threshold: NDArray[np.float64]) -> NDArray[np.float64]:
         below = threshold.astype(np.float32)
         below = np.where(below > threshold, np.nextafter(below, np.float32(-np.inf)), below)
         above = np.nextafter(below, np.float32(np.inf))
-    middle = below.astype(np.float64) / 2 + above.astype(np.float64) / 2
-    with np.errstate(over="ignore"):
+        middle = below.astype(np.float64) / 2 + above.astype(np.float64) / 2
         rounds_up = middle.astype(np.float32) > below
     return np.where(
         np.isfinite(below) & np.isfinite(above), np.where(rounds_up, np.nextafter(middle, -np.inf), middle), threshold
