@@ -327,21 +327,7 @@ done:
     return output;
 }
 
-/* A field of the facts, borrowed; NULL with an exception if it is not there. */
-static PyObject *fact(const Scorer *self, const char *name) {
-    PyObject *value = PyDict_GetItemString(self->facts, name);
-    if (value == NULL) PyErr_Format(PyExc_KeyError, "Scorer needs %s", name);
-    return value;
-}
-
-static Py_ssize_t whole_fact(const Scorer *self, const char *name) {
-    PyObject *value = fact(self, name);
-    return value == NULL ? -1 : PyLong_AsSsize_t(value);
-}
-
-static int fill_columns(Scorer *self) {
-    PyObject *columns = fact(self, "number_columns"), *categories = fact(self, "categories");
-    if (columns == NULL || categories == NULL) return -1;
+static int fill_columns(Scorer *self, PyObject *columns, PyObject *categories) {
     self->numbers = PyTuple_Size(columns);
     self->categories = PyTuple_Size(categories);
     self->number_columns = PyMem_Calloc((size_t)self->numbers + 1, sizeof(int64_t));
@@ -361,36 +347,31 @@ static int fill_columns(Scorer *self) {
     return PyErr_Occurred() ? -1 : 0;
 }
 
+/* Take the fields from the facts, which own them. */
 static int fill_scorer(Scorer *self) {
-    struct {
-        const char *name;
-        PyObject **field;
-    } objects[] = {
-        {"tables", &self->tables}, {"members", &self->members}, {"tensors", &self->tensors},
-        {"versions", &self->versions}, {"parameters", &self->parameters}, {"pointers", &self->pointers},
-        {"subject", &self->subject}, {"array", &self->array}, {"empty", &self->empty},
-        {"finish", &self->finish}, {"names", &self->names}, {"threads", &self->threads}, {"shape", &self->shape},
+    static char *names[] = {
+        "program", "head", "finish", "subject", "tables", "members", "tensors", "versions", "parameters", "pointers",
+        "array", "names", "needs_names", "width", "number_columns", "categories", "takes_missing", "threads", "alone",
+        "single", "single_scores", "single_output", "empty", "shape", "flat", "positions", NULL,
     };
-    for (size_t at = 0; at < sizeof(objects) / sizeof(*objects); at++)
-        if ((*objects[at].field = fact(self, objects[at].name)) == NULL) return -1;
-    PyObject *head = fact(self, "head");
-    self->program = (Program *)fact(self, "program");
-    if (self->program == NULL || head == NULL) return -1;
+    PyObject *head, *columns, *categories, *nothing = PyTuple_New(0);
+    int taken = nothing != NULL && PyArg_ParseTupleAndKeywords(
+        nothing, self->facts, "OOOO" "OOOOOO" "OOpn" "OO" "pOp" "ppp" "OOpp:Scorer", names,
+        &self->program, &head, &self->finish, &self->subject,
+        &self->tables, &self->members, &self->tensors, &self->versions, &self->parameters, &self->pointers,
+        &self->array, &self->names, &self->needs_names, &self->width,
+        &columns, &categories,
+        &self->takes_missing, &self->threads, &self->alone,
+        &self->single, &self->single_scores, &self->single_output,
+        &self->empty, &self->shape, &self->flat, &self->positions);
+    Py_XDECREF(nothing);
+    if (!taken) return -1;
     self->head = head == Py_None ? NULL : (Program *)head;
     self->outputs = (Py_ssize_t)(self->head == NULL ? self->program : self->head)->image->outputs;
-    self->width = whole_fact(self, "width");
-    self->alone = (int)whole_fact(self, "alone");
-    self->single = (int)whole_fact(self, "single");
-    self->single_scores = (int)whole_fact(self, "single_scores");
-    self->single_output = (int)whole_fact(self, "single_output");
-    self->positions = (int)whole_fact(self, "positions");
-    self->flat = (int)whole_fact(self, "flat");
-    self->takes_missing = (int)whole_fact(self, "takes_missing");
-    self->needs_names = (int)whole_fact(self, "needs_names");
-    return PyErr_Occurred() ? -1 : fill_columns(self);
+    return fill_columns(self, columns, categories);
 }
 
-/* Scorer(facts): a dict with the fields that fill_scorer reads. */
+/* Scorer(facts): a dict with the fields that fill_scorer takes. */
 static PyObject *scorer_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
     PyObject *facts;
     (void)kwargs;
