@@ -60,10 +60,10 @@ def engine(net: TranslatedPipeline, backend: str) -> Engine | None:
 
 
 def native_engine(net: TranslatedPipeline) -> Engine | None:
-    """The native engine of "auto"; None where torch runs the program.
+    """The native engine of "auto"; None if torch runs the program.
 
-    That is on another device than the CPU, for programs in float32, where no step has a native form, and where the
-    native library cannot be built, which the logger "windtunnel" explains once.
+    Torch runs programs on another device than the CPU, programs in float32, and programs without a native step. It also
+    runs them if the native library cannot be built, which the logger "windtunnel" explains once.
     """
     if net.device().type != "cpu" or net.encoder.dtype != "float64":
         return None

@@ -23,13 +23,13 @@ from windtunnel.modules.trees.hard import TreeWalk
 from windtunnel.program.program import Program
 
 AT_ONCE = 1 << 16
-"""Rows times trees that a graph is given at once: what its operations leave for one another stays in the cache."""
+"""The most rows times trees of one call of a graph, so that intermediate results stay in the cache."""
 WIDEST = 1 << 20
-"""The most numbers in one tensor of a graph; a graph holds all of its rows in each, and a dozen or more at a time."""
+"""The most numbers in one tensor of a graph, which holds a dozen tensors or more at a time."""
 INDUCTOR: dict[str, Any] = {
     # A loop that waits for other threads is slower on few rows.
     "cpp.threads": 1,
-    # However many look-ups are chained, as those of the words of trees are, they stay one loop.
+    # Chained look-ups, such as those of bitvectors of trees, stay one loop.
     "realize_acc_reads_threshold": 1 << 20,
 }
 
@@ -97,7 +97,7 @@ class AotiEngine(ExportedEngine):
 
 
 def graph_rows_at_once(program: Program, graph: ExportedProgram) -> int:
-    """How many rows a graph of a program is given at once: it has no slices of its own. On a GPU all that there are."""
+    """The rows of one call of a graph, which has no slices of its own; on a GPU all of them."""
     if program.needs_all_rows() or any(buffer.is_cuda for buffer in program.buffers()):
         return sys.maxsize
     trees = max((len(module.root) for module in program.modules() if isinstance(module, TreeWalk)), default=1)

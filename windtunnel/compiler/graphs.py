@@ -13,9 +13,9 @@ from torch import Tensor, nn
 from torch.export import ExportedProgram
 
 EXAMPLE_ROWS = 61
-"""Rows of the example that a graph is taken from; no width, so that no step mistakes rows for columns."""
+"""Rows of the example that a graph is taken from; an unusual width, so that no step takes rows for columns."""
 MOSTLY = 0.9
-"""The least fraction of the example's numbers that have to agree to the last digits."""
+"""The fraction of the example's numbers that must agree to the last digits."""
 
 
 def take_graph(module: nn.Module, blocks: tuple[Tensor, ...]) -> ExportedProgram:

@@ -25,7 +25,7 @@ from windtunnel.program.program import Program
 NEEDED = ("onnx", "onnxruntime", "onnxscript")
 INPUTS = ("numbers", "ids")
 AT_ONCE = 1 << 20
-"""Rows times trees that are walked at once: an exported graph has no slices of its own."""
+"""The most rows times trees of one call of a graph, which has no slices of its own."""
 
 
 class OnnxEngine(ProgramEngine):

@@ -38,7 +38,9 @@ ANY = (1, 1_000, 100_000)
 TUNED = 3
 """How many strategies are measured, those expected to be fastest."""
 TURNS = 7
+"""Timed calls of each strategy, after one that is not timed."""
 MOST_ROWS = 10_000
+"""The most rows of a timed call."""
 
 
 @dataclass(frozen=True)
