@@ -1,7 +1,7 @@
 """DeepGBM in terms of this library: the trees of a pipeline, beside a factorization machine over its categories.
 
-DeepGBM adds two networks: GBDT2NN, to which trees were distilled, and CatNN, DeepFM over the categories. Here soft trees
-take the place of the first, and a factorization machine without a deep part that of the second.
+DeepGBM adds two networks: GBDT2NN, to which trees were distilled, and CatNN, DeepFM over the categories. Here soft
+trees take the place of the first, and a factorization machine without a deep part that of the second.
 """
 
 from __future__ import annotations
