@@ -2,7 +2,7 @@
 
 # No postponed annotations here: torch.jit.script reads the class-level ones and takes no strings.
 
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, MutableMapping, MutableSequence, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -56,7 +56,8 @@ class ProgramStep(nn.Module):
     def __init__(self, module: Module, takes: Sequence[Take], name: str, rejects: Sequence[str] = ()) -> None:
         super().__init__()
         self.module: Module = module
-        self.takes: list[Take] = nn.ModuleList(takes)  # type: ignore[assignment]  # typed by what it holds
+        # Typed by what it holds; torch.jit.script warns of ``list`` and ``dict`` here.
+        self.takes: MutableSequence[Take] = nn.ModuleList(takes)  # type: ignore[assignment]
         self.name = name
         # What the source's step rejects in these columns: "nan", "inf", "huge" (finite numbers beyond float32).
         self.rejects = tuple(rejects)
@@ -135,8 +136,8 @@ class Program(nn.Module):
     def __init__(self, steps: Sequence[ProgramStep], method_steps: Mapping[str, ProgramStep] | None = None) -> None:
         super().__init__()
         # Typed by what they hold.
-        self.steps: list[ProgramStep] = nn.ModuleList(steps)  # type: ignore[assignment]
-        self.method_steps: dict[str, ProgramStep] = MethodSteps(dict(method_steps or {}))  # type: ignore[assignment]
+        self.steps: MutableSequence[ProgramStep] = nn.ModuleList(steps)  # type: ignore[assignment]
+        self.method_steps: MutableMapping[str, ProgramStep] = MethodSteps(dict(method_steps or {}))  # type: ignore[assignment]
 
     def forward(self, numbers: Tensor, ids: Tensor) -> Tensor:
         """Raw scores, or the columns of a transformer."""
