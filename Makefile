@@ -1,6 +1,6 @@
 # make setup | demo | test | test-fast | test-oldest | test-versions | test-package | docs | linkcheck | fuzz | fuzz-files |
 # endurance | kills | native-sanitize | check | coverage | figure: everything goes through .venv, made from pyproject.toml and
-# constraints.txt; test-oldest, test-versions and test-package make environments of their own.
+# constraints.txt; test-oldest, test-versions and test-package make separate environments.
 PYTHON ?= $(shell command -v python3.11 || command -v python3.12 || command -v python3.13 || command -v python3)
 BIN := .venv/bin
 export OMP_WAIT_POLICY := passive
@@ -34,7 +34,7 @@ FAST := $(addprefix tests/, encode modules/test_hard_trees.py modules/test_soft_
 test-fast: setup
 	$(BIN)/python -m pytest $(XDIST) -m "not slow and not whole_table" $(FAST)
 
-# The parity of the case table in environments of their own: with the oldest versions of the source libraries, or with the
+# The parity of the case table in separate environments: with the oldest versions of the source libraries, or with the
 # Python and torch of your choice: make test-versions PYTHON=python3.13 TORCH=2.11.0
 TORCH ?= $(shell sed -n 's/^torch==//p' constraints.txt)
 OLDEST := .venv-oldest

@@ -96,7 +96,7 @@ def _hard(net: TranslatedPipeline, position: int, rows: Batch | None) -> Module:
     if position in net.exact_modules:
         return net.exact_modules[position]
     step = net.program.steps[position]
-    soft: SoftTrees | SoftLeaves = step.module  # type: ignore[assignment]
+    soft: SoftTrees | SoftLeaves = step.module  # type: ignore[assignment]  # the caller has checked it
     try:
         if isinstance(soft, SoftLeaves):
             ensemble = harden_splits(soft)

@@ -63,4 +63,4 @@ def _only_sums(program: Program, width: int) -> Linear | TermSums | None:
         return None
     (step,) = program.steps
     in_order = len(step.takes) == 1 and step.takes[0].neighbours and step.takes[0].count == width
-    return step.module if in_order and type(step.module) in (Linear, TermSums) else None  # type: ignore[return-value]
+    return step.module if in_order and type(step.module) in (Linear, TermSums) else None  # type: ignore[return-value]  # mypy narrows no type()
