@@ -166,7 +166,7 @@ class Predictors:
                 self._builder.add(step.name, step.estimator_name, Identity(), places, rejects)
 
     def _zeros_as_missing(self, step: Step, inputs: Expression, columns: list[GraphColumn]) -> list[GraphColumn]:
-        """Make zeros missing if the source reads a sparse matrix; reject sparse rows if that depends on them."""
+        """Make zeros missing if the source reads a sparse matrix, which raw rows may be or not."""
         if spline := stores_zeros(inputs):
             raise UnsupportedEstimator(
                 f"step {step.name!r} ({step.estimator_name}) reads the sparse matrix of step {spline!r}, "
@@ -176,9 +176,10 @@ class Predictors:
         if gives_sparse(inputs):
             return self._builder.module(step.name, "", ZeroAsMissing(), columns)
         if gives_sparse(inputs, raw=True):
-            self._builder.encoder.rejects_sparse = True
-            # XGBoost alone turns a table of sparse columns into a dense one; with steps around it, it is sparse.
+            # Steps before it may drop zeros that a matrix stores. It turns a table of sparse columns into a dense one,
+            # where steps around it make a sparse matrix of it.
             alone = step is self._context.graph and isinstance(inputs, Raw)
+            self._builder.encoder.unstored = "missing" if alone else "rejected"
             self._builder.encoder.rejects_sparse_columns |= not alone
         return columns
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -56,8 +57,8 @@ class RowEncoder:
     categories: list[CategoryColumn] = field(default_factory=list)  # the columns of ``Batch.ids``
     dtype: str = "float32"  # "float32" or "float64": the type of ``Batch.numbers``
     flat: bool = False  # whether rows are a sequence with one text, label, dict or list of tokens each, not a table
-    # whether a sparse matrix is rejected, because the source treats its zeros as missing values
-    rejects_sparse: bool = False
+    # what the entries are that a sparse matrix leaves out: 0, missing, or (as steps of the source disagree) rejected
+    unstored: Literal["zero", "missing", "rejected"] = "zero"
     # whether rows without names are rejected, because the source would read their numbers as category codes
     needs_names: bool = False
     # whether a table whose columns are all sparse is rejected like a sparse matrix
@@ -242,13 +243,17 @@ class RowEncoder:
         return sparse.csr_array((values, positions[used], starts), (counts.shape[0], len(self.numbers)))
 
     def sparse_numbers(self, rows: Rows) -> sparse.csr_array | None:
-        """The numbers of a sparse matrix, in their order and type; None for other rows, or where ids are read too."""
+        """The numbers of a sparse matrix, in their order and type; None for other rows, or where ids are read too.
+
+        What it leaves out is ``unstored_number``.
+        """
         if not sparse.issparse(rows) or rows.dtype.kind not in "biuf" or self.flat or self.categories:
             return None
         positions = self._positions(0, self.width)
         if np.count_nonzero(positions >= 0) < len(self.numbers):
             return None  # a host step computes some
-        self._check_zeros(rows)
+        if self.unstored == "rejected":
+            self._check_zeros(rows)
         self._labels(rows, [], named=False)
         with np.errstate(over="ignore"):
             matrix = sparse.csr_array(rows, dtype=self.dtype)
@@ -256,6 +261,11 @@ class RowEncoder:
             matrix = matrix.copy() if np.may_share_memory(matrix.data, rows.data) else matrix
             matrix.sum_duplicates()
         return matrix if np.array_equal(positions, np.arange(self.width)) else matrix[:, self.numbers]
+
+    @property
+    def unstored_number(self) -> float:
+        """The number that an entry of ``sparse_numbers`` is if it is not stored: NaN if it is missing, else 0."""
+        return math.nan if self.unstored == "missing" else 0.0
 
     def _positions(self, first: int, count: int) -> NDArray[np.int64]:
         """The positions in ``numbers`` of ``count`` columns from ``first`` on; -1 for columns that are not encoded."""
@@ -329,7 +339,7 @@ class RowEncoder:
         """Reject a sparse matrix, and a table that becomes one, if its zeros would be missing values."""
         columns = self.rejects_sparse_columns and isinstance(rows, pd.DataFrame) and rows.shape[1] > 0
         table = columns and all(isinstance(dtype, pd.SparseDtype) for dtype in rows.dtypes)
-        if table or (self.rejects_sparse and hasattr(rows, "toarray")):
+        if table or (self.unstored != "zero" and hasattr(rows, "toarray")):
             what = "table of sparse columns" if table else "sparse matrix"
             raise BadInput(
                 f"got a {what}, whose zeros XGBoost takes for missing values; give a dense "

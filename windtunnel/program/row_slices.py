@@ -121,16 +121,19 @@ def without_missing(numbers: Tensor) -> Tensor:
     return torch.nan_to_num(numbers, nan=0.0, posinf=math.inf, neginf=-math.inf)
 
 
-def dense_slices(rows: sparse.csr_array, size: int) -> Iterator[Tensor]:
-    """The rows as dense numbers, ``size`` at a time, each in the memory of the one before."""
+def dense_slices(rows: sparse.csr_array, size: int, unstored: float) -> Iterator[Tensor]:
+    """The rows as dense numbers, ``size`` at a time, each in the memory of the one before.
+
+    ``unstored`` is the number of entries that are not stored.
+    """
     slices = [rows[start : start + size] for start in range(0, max(rows.shape[0], 1), size)]
     # Column by column: trees read the same few columns of all rows.
-    dense = np.zeros((min(size, rows.shape[0]), rows.shape[1]), rows.dtype, order="F")
+    dense = np.full((min(size, rows.shape[0]), rows.shape[1]), unstored, rows.dtype, order="F")
     for part in slices:
         places = np.repeat(np.arange(part.shape[0]), np.diff(part.indptr)), part.indices
         dense[places] = part.data
         yield torch.from_numpy(dense[: part.shape[0]])
-        dense[places] = 0  # to clear all of it takes longer than to predict
+        dense[places] = unstored  # to clear all of it takes longer than to predict
 
 
 def rows_at_once(program: Program) -> int:

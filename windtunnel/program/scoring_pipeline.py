@@ -128,7 +128,8 @@ class ScoringPipeline(nn.Module):
         if (numbers := self.encoder.sparse_numbers(rows)) is not None:
             count, width = numbers.shape
             check_dense(count, width, numbers.dtype.itemsize)
-            return (Batch.of_numbers(torch.from_numpy(numbers.toarray())),)
+            dense = next(dense_slices(numbers, max(count, 1), self.encoder.unstored_number))
+            return (Batch.of_numbers(dense.contiguous()),)
         if (batch := self.encoder.encode_few(rows)) is not None:
             return (batch,)
         columns = self.encoder.columns(rows)
@@ -214,7 +215,9 @@ class ScoringPipeline(nn.Module):
     ) -> Tensor:
         """The output for the numbers of a sparse matrix: sums of those that it stores, or dense rows in slices."""
         count, width = matrix.shape
-        suspect = count == 0 or has_non_finite(*Batch.of_numbers(torch.from_numpy(matrix.data).unsqueeze(1)))
+        unstored = self.encoder.unstored_number
+        stored = Batch.of_numbers(torch.from_numpy(matrix.data).unsqueeze(1))
+        suspect = count == 0 or math.isnan(unstored) or has_non_finite(*stored)
         if facts.sums is not None and method == "scores" and not suspect and facts.device() == CPU:
             with torch.inference_mode():
                 output = facts.sums.of_sparse(matrix)
@@ -224,7 +227,7 @@ class ScoringPipeline(nn.Module):
         checked = suspect or facts.partial
         outputs = [
             self._checked_output(facts, method, Batch.of_numbers(numbers), finish, checked=checked)
-            for numbers in dense_slices(matrix, max(size, 1))
+            for numbers in dense_slices(matrix, max(size, 1), unstored)
         ]
         return torch.cat(outputs)
 

@@ -361,6 +361,31 @@ def test_sparse_rows_on_their_way_to_xgboost_are_rejected(name, tmp_path):
                 one.predict(rows)
 
 
+@pytest.mark.parametrize("booster", ["gbtree", "dart", "gblinear"])
+@pytest.mark.parametrize("backend", ["torch", "native"])
+def test_what_a_sparse_matrix_leaves_out_is_missing_to_xgboost_alone(booster, backend, tmp_path):
+    S, y, _ = sparse_rows()
+    S.data[:60:2], S.data[1:60:2] = 0, np.nan  # stored: zeros, which are numbers, and missing values
+    source = xgb.XGBClassifier(n_estimators=6, n_jobs=1, booster=booster).fit(S, y)
+    expected, dense = source.predict_proba(S), source.predict_proba(S.toarray())
+    assert (booster == "gblinear") == np.allclose(expected, dense)
+    net = windtunnel.compile(source, backend=backend)
+    net.save(tmp_path / "net")
+    for one in (net, windtunnel.load(tmp_path / "net"), windtunnel.translate(source)):
+        for rows in (S, S.tocsc(), sparse.csr_array(S), S[:1]):
+            np.testing.assert_allclose(one.predict_proba(rows), expected[: rows.shape[0]], rtol=1e-6, atol=1e-7)
+        np.testing.assert_allclose(one.predict_proba(S.toarray()), dense, rtol=1e-6, atol=1e-7)
+        assert torch.isnan(one.encode(S).numbers).sum() == S.shape[0] * S.shape[1] - np.isfinite(S.data).sum()
+
+
+def test_sparse_rows_before_categories_of_xgboost_are_rejected():
+    S, y, frame = sparse_rows()
+    table = frame.sparse.to_dense().set_axis(list("abcd"), axis=1).assign(d=pd.Categorical(y.astype(int)))
+    source = xgb.XGBClassifier(**SMALL, enable_categorical=True).fit(table, y)
+    with pytest.raises(BadInput, match="sparse matrix"):
+        windtunnel.compile(source).predict(S)
+
+
 def scaled_columns(threshold):
     return make_column_transformer((MaxAbsScaler(), [0, 1]), remainder="passthrough", sparse_threshold=threshold)
 

@@ -18,7 +18,7 @@ from windtunnel.program.records.simplification import Simplification
 from windtunnel.program.records.strategy_choice import StrategyChoice
 from windtunnel.program.translate_options import SofteningPlan
 
-SCHEMA = 3
+SCHEMA = 4
 """The number of the layout that this version writes and reads; it grows with every change of a field in this file."""
 STRICT = ConfigDict(strict=True, extra="forbid", frozen=True, ser_json_inf_nan="constants")
 
@@ -90,7 +90,7 @@ class EncoderData(Strict):
     names: list[str] | None
     width: Count
     numbers: Columns
-    rejects_sparse: bool
+    unstored: Literal["zero", "missing", "rejected"]
     dtype: Literal["float32", "float64"]
     flat: bool
     needs_names: bool
