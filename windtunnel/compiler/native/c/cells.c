@@ -2,16 +2,25 @@
  * Interactions of columns: the cell of a row, and tables with a row per cell.
  *
  * A cell is the number that has the codes of the columns as digits, modulo the count of cells. Where cells are few, or
- * most of them are stored, the table has a row for each. Else a perfect hash gives each stored cell a slot: hash + the
- * displacement of its bucket. The slot holds the cell too, to tell others from it; these have the row behind all slots.
- * So a look-up has no branch, and those of several rows wait for memory side by side.
+ * most of them are stored, the table has a row for each. Else it has the stored ones in their order, behind row 0, which
+ * is that of all others. The row of a cell is then how many stored ones there are up to it. Words of 32 bits tell: a bit
+ * per cell, in words per group of 32 cells. Few groups have a stored cell, and only these have a word, behind word 0 of
+ * all others. Words of a bit per group tell its number in the same way. Neighbouring cells share lines of the cache,
+ * which decides how long a look-up takes. It has no branch, and those of several rows wait for memory side by side.
  */
 #include "runtime.h"
 
 #ifdef __GNUC__
 #define WT_PREFETCH(address) __builtin_prefetch(address)
+#define WT_COUNT_BITS(bits) (uint32_t)__builtin_popcount(bits)
 #else
 #define WT_PREFETCH(address) (void)(address)
+#define WT_COUNT_BITS(bits) cell_count_bits(bits)
+static inline uint32_t cell_count_bits(uint32_t bits) {
+    bits -= bits >> 1 & UINT32_C(0x55555555);
+    bits = (bits & UINT32_C(0x33333333)) + (bits >> 2 & UINT32_C(0x33333333));
+    return ((bits + (bits >> 4)) & UINT32_C(0x0F0F0F0F)) * UINT32_C(0x01010101) >> 24;
+}
 #endif
 
 typedef struct {
@@ -23,28 +32,29 @@ typedef struct {
 typedef struct {
     double count, inverse; /* cells, and 1 / count */
     uint32_t digit, digits;
-    uint32_t wraps;    /* whether the number is taken modulo the count at the end */
-    uint32_t row;      /* place of the first row of its table */
-    uint32_t slots;    /* a power of two, or 0 where each cell has a row */
-    uint32_t slot;     /* place of the first slot */
-    uint32_t bucket;   /* place of the first bucket */
-    uint32_t shift;    /* from a hash to its bucket */
-    uint32_t factor;   /* of the hash, odd */
+    uint32_t wraps;               /* whether the number is taken modulo the count at the end */
+    uint32_t row;                 /* place of the first row of its table */
+    uint32_t all;                 /* whether each cell has a row */
+    uint32_t of_groups, of_cells; /* places of the first words */
     uint32_t unused;
 } cell_interaction;
+
+typedef struct {
+    uint32_t bits;   /* which of 32 are stored */
+    uint32_t before; /* how many are, in the words before this one */
+} cell_word;
 
 typedef struct {
     const cell_interaction *interactions;
     size_t count;
     const cell_digit *digits;
-    const uint32_t *displacements; /* of buckets */
-    const uint32_t *cells;         /* of slots */
+    const cell_word *words;
 } cell_facts;
 
 /* What a call needs to remember. */
 typedef struct {
     double *numbers;  /* [rows] */
-    uint32_t *hashes; /* [rows] */
+    uint32_t *groups; /* [rows] */
     uint32_t *rows;   /* [rows]: cells, then rows of the table */
 } cell_scratch;
 
@@ -53,16 +63,15 @@ static cell_facts cell_facts_of(const wt_call *call) {
         .interactions = wt_tensor(call, 0),
         .count = (size_t)call->facts[1].integer,
         .digits = wt_tensor(call, 2),
-        .displacements = wt_tensor(call, 3),
-        .cells = wt_tensor(call, 4),
+        .words = wt_tensor(call, 3),
     };
     return facts;
 }
 
 static cell_scratch cell_scratch_of(const wt_call *call) {
     cell_scratch scratch = {.numbers = call->scratch};
-    scratch.hashes = (uint32_t *)(void *)(scratch.numbers + call->stride);
-    scratch.rows = scratch.hashes + call->stride;
+    scratch.groups = (uint32_t *)(void *)(scratch.numbers + call->stride);
+    scratch.rows = scratch.groups + call->stride;
     return scratch;
 }
 
@@ -73,10 +82,10 @@ static inline double cell_modulo(double number, double count, double inverse) {
     return rest - (rest >= count ? count : 0.0);
 }
 
-/* The cells of rows, and their hashes. */
+/* The cells of rows. */
 WT_PROCESSORS static void cell_numbers(const wt_call *call, const cell_interaction *interaction, const cell_digit *digits, const cell_scratch *scratch) {
     double *restrict numbers = scratch->numbers, count = interaction->count, inverse = interaction->inverse;
-    uint32_t *restrict hashes = scratch->hashes, *restrict cells = scratch->rows;
+    uint32_t *restrict cells = scratch->rows;
     size_t rows = call->rows;
     for (size_t row = 0; row < rows; row++) numbers[row] = 0.0;
     for (const cell_digit *digit = digits; digit < digits + interaction->digits; digit++) {
@@ -92,32 +101,34 @@ WT_PROCESSORS static void cell_numbers(const wt_call *call, const cell_interacti
     if (interaction->wraps)
         for (size_t row = 0; row < rows; row++) numbers[row] = cell_modulo(numbers[row], count, inverse);
     for (size_t row = 0; row < rows; row++) cells[row] = (uint32_t)(int32_t)numbers[row];
-    if (interaction->slots == 0) return;
-    for (size_t row = 0; row < rows; row++) {
-        uint32_t hash = cells[row] * interaction->factor;
-        hashes[row] = (hash ^ hash >> 15) * UINT32_C(0x2C1B3C6D);
-    }
+}
+
+/* The number of a stored place, from 1 up, or 0 where it is not stored. The word is that of place / 32. */
+static inline uint32_t cell_number(const cell_word *word, uint32_t place) {
+    uint32_t up_to = word->bits << (31 - place % 32);
+    uint32_t stored = (uint32_t)0 - (up_to >> 31); /* all bits or none: no branch to guess */
+    return (word->before + WT_COUNT_BITS(up_to)) & stored;
 }
 
 /* The rows of the table that an interaction has for the rows of a call; row_bytes: of a row of the table. Addresses are
  * asked for before any of them is read: to wait for memory one after the other took twice as long. */
-static const uint32_t *cell_rows(const wt_call *call, const cell_facts *facts, const cell_interaction *interaction, const void *table, size_t row_bytes) {
+WT_PROCESSORS static const uint32_t *cell_rows(const wt_call *call, const cell_facts *facts, const cell_interaction *interaction, const void *table, size_t row_bytes) {
     cell_scratch scratch = cell_scratch_of(call);
     cell_numbers(call, interaction, facts->digits + interaction->digit, &scratch);
     const char *restrict first = table;
-    uint32_t *restrict rows = scratch.rows, *restrict slot = scratch.hashes;
-    uint32_t slots = interaction->slots, shift = interaction->shift;
+    uint32_t *restrict rows = scratch.rows, *restrict groups = scratch.groups;
     size_t count = call->rows;
-    if (slots != 0) {
-        const uint32_t *displacements = facts->displacements + interaction->bucket, *cells = facts->cells + interaction->slot;
+    if (!interaction->all) {
+        const cell_word *restrict of_groups = facts->words + interaction->of_groups, *restrict of_cells = facts->words + interaction->of_cells;
         for (size_t row = 0; row < count; row++) {
-            slot[row] = (slot[row] + displacements[slot[row] >> shift]) & (slots - 1);
-            WT_PREFETCH(cells + slot[row]);
+            groups[row] = cell_number(of_groups + rows[row] / 1024, rows[row] / 32);
+            WT_PREFETCH(of_cells + groups[row]);
         }
         for (size_t row = 0; row < count; row++) {
-            uint32_t stored = (uint32_t)0 - (cells[slot[row]] == rows[row]); /* all bits or none: no branch to guess */
-            rows[row] = (slot[row] & stored) | (slots & ~stored);
+            rows[row] = cell_number(of_cells + groups[row], rows[row]);
+            WT_PREFETCH(first + rows[row] * row_bytes);
         }
+        return rows;
     }
     for (size_t row = 0; row < count; row++) WT_PREFETCH(first + rows[row] * row_bytes);
     return rows;
@@ -127,9 +138,9 @@ static const uint32_t *cell_rows(const wt_call *call, const cell_facts *facts, c
  * features, one feature after the other; feature width p + f is table[row of interaction p, f] */
 void wt_cell_bytes(const wt_call *call) {
     cell_facts facts = cell_facts_of(call);
-    size_t width = (size_t)call->facts[6].integer, count = call->rows;
+    size_t width = (size_t)call->facts[5].integer, count = call->rows;
     for (size_t at = 0; at < facts.count; at++) {
-        const unsigned char *table = (const unsigned char *)wt_tensor(call, 5) + facts.interactions[at].row * width;
+        const unsigned char *table = (const unsigned char *)wt_tensor(call, 4) + facts.interactions[at].row * width;
         const uint32_t *restrict rows = cell_rows(call, &facts, facts.interactions + at, table, width);
         for (size_t feature = 0; feature < width; feature++) {
             size_t place = at * width + feature;
@@ -154,7 +165,7 @@ void wt_cell_sums(const wt_call *call) {
     for (size_t output = 0; output < outputs; output++)
         for (size_t row = 0; row < count; row++) wt_output(call, output)[row] = 0.0;
     for (size_t at = 0; at < facts.count; at++) {
-        const double *table = (const double *)wt_tensor(call, 5) + facts.interactions[at].row * outputs;
+        const double *table = (const double *)wt_tensor(call, 4) + facts.interactions[at].row * outputs;
         const uint32_t *restrict rows = cell_rows(call, &facts, facts.interactions + at, table, outputs * sizeof(double));
         for (size_t output = 0; output < outputs; output++) {
             double *restrict y = wt_output(call, output);
