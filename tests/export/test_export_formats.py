@@ -140,6 +140,14 @@ def test_the_errors_of_libraries_of_c_files(tmp_path: Path) -> None:
         serving.load(tmp_path / "renamed.so", trusted=True)
 
 
+def test_a_library_that_replaces_another_is_read_anew(tmp_path: Path) -> None:
+    rows = rows_for("logistic")
+    for labels in (["no", "yes"], ["yes", "no"]):
+        source = LogisticRegression().fit(rows[["size"]], np.where(rows["size"] > rows["size"].median(), *labels))
+        model = opened(windtunnel.compile(source), tmp_path, "c")
+        np.testing.assert_allclose(model.predict_proba(rows[["size"]]), source.predict_proba(rows[["size"]]), 1e-9)
+
+
 @pytest.mark.parametrize("format", ["onnx", "exported"])
 @pytest.mark.parametrize("name", ["softmax", "lightgbm_categories", "leaves", "transformer"])
 def test_fine_tuned_translations(name: str, format: str, tmp_path: Path) -> None:

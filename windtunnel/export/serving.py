@@ -25,6 +25,7 @@ from array import array
 from collections.abc import Iterator, Mapping
 from numbers import Integral
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 MEMBER = "extra/windtunnel.json"
@@ -438,12 +439,29 @@ def _load_torchscript(path: Path) -> Model:
     return Model(facts, run)
 
 
+def _shared_library(path: Path) -> Any:
+    """The library that is in the file now.
+
+    For the same path the system returns the library that it opened there before, also if another file has replaced
+    it. A link has a path of its own.
+    """
+    import ctypes
+
+    try:
+        with TemporaryDirectory() as folder:
+            link = Path(folder, path.name)
+            link.symlink_to(path.resolve())
+            return ctypes.CDLL(str(link))
+    except OSError:  # no links here, or no library, which the error then names by its path
+        return ctypes.CDLL(str(path.resolve()))
+
+
 def _load_library(path: Path) -> Model:
     import ctypes
 
     import numpy as np
 
-    library, prefix = ctypes.CDLL(str(path.resolve())), re.sub(r"\W", "_", path.stem, flags=re.ASCII)
+    library, prefix = _shared_library(path), re.sub(r"\W", "_", path.stem, flags=re.ASCII)
     prefix = f"m{prefix}" if prefix[:1].isdigit() else prefix
     try:
         described = ctypes.c_char_p.in_dll(library, f"{prefix}_facts").value
