@@ -72,12 +72,10 @@ def finetune(
     if best is trained.earlier:
         net.replace_program(program, origins=origins)
     _install(net, best)
-    if training.error is not None:
-        raise training.error
     installed = _evaluated(net, best, recipe, data)
     if data.encoded_rows is not None:
         net.record(profile=TrainingProfile.of(net.encoder, net.hosts, data.encoded_rows))
-    return History(
+    history = History(
         epochs=training.epochs,
         metric=metric.name,
         greater_is_better=metric.greater_is_better,
@@ -93,6 +91,10 @@ def finetune(
         terms=_terms(net, data, validation, recipe),
         calibration=calibration(reliability_before, net, validation),
     )
+    if training.error is not None:
+        net.record(history=history)  # what is installed stays
+        raise training.error
+    return history
 
 
 def _validation_rows(net: TranslatedPipeline, data: DataModule) -> Any:

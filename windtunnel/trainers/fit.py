@@ -43,7 +43,8 @@ def fit(
 
     Epoch 0 is the model before the first step. Of the candidates that pass the significance test, ``fit`` installs
     the one with the best metric on the validation rows, or leaves the pipeline as it is. ``history`` lists the
-    candidates. An error or an interrupt during training installs the best model so far and is raised again.
+    candidates. An error or an interrupt during training installs the best model so far, with its history, and is
+    raised again.
 
     Parameters
     ----------

@@ -81,7 +81,10 @@ def test_an_error_tells_how_many_epochs_were_finished() -> None:
             if trainer.current_epoch == 1:
                 raise RuntimeError("stop")
 
+    net = SmallNet(TASKS["binary"])
     with pytest.raises(RuntimeError, match="stop") as caught:
-        finetune(SmallNet(TASKS["binary"]), rows(), rows(seed=1), callbacks=Stop(), **QUICK)
+        finetune(net, rows(), rows(seed=1), callbacks=Stop(), **QUICK)
     (note,) = caught.value.__notes__
     assert note.startswith("2 epochs were finished; the translation holds the weights of the best one, epoch 2")
+    assert net.history is not None and net.history.summary.endswith("epoch 2 of 2")
+    assert net.history.stopped == "by an error, an interrupt or a callback"

@@ -112,7 +112,8 @@ class FitRecord:
     def summary(self) -> str:
         """The result in one line."""
         rows = self.validated_on if self.validation_rows is None else f"{self.validation_rows:,} {self.validated_on}"
-        kept, last = self.kept, len(self.epochs) - 1
+        # The best epoch is not among the recorded ones if an error ended it after its validation.
+        kept, last = self.kept, max(len(self.epochs) - 1, self.best_epoch)
         name = "" if kept is None else f"; kept: {kept.name}"
         epoch = f", epoch {self.best_epoch} of {last}" if self.best_epoch else ""
         call = "" if self.refresh is None else "refresh: "
