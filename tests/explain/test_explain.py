@@ -304,6 +304,8 @@ def test_what_cannot_be_explained() -> None:
     net = exact(linear(LogisticRegression()).fit(X, y))
     with pytest.raises(BadInput, match="give background="):
         net.explain(X.head(1))
+    with pytest.raises(BadInput, match="got 0 rows"):
+        exact(LGBMClassifier(n_estimators=2, verbosity=-1).fit(X[["a"]], y)).explain(X[["a"]].head(0))
     with pytest.raises(BadInput, match="ends in a transformer"):
         exact(StandardScaler().fit(X[["a"]])).explain(X[["a"]])
     with pytest.raises(BadInput, match="samples=1"):

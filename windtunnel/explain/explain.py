@@ -32,6 +32,8 @@ def explain(net: TranslatedPipeline, rows: Rows, background: Rows | None = None,
     if samples < 2:
         raise BadInput(f"samples={samples}; give 2 or more, as the standard error needs two.")
     encoded = net.encode(rows)  # steps on the host learn the names of their columns here
+    if encoded.ids.shape[0] == 0:
+        raise BadInput("got 0 rows; at least 1 is needed to explain.")
     raw = RawColumns.of(net)
     pipeline, boosted, residual = _parts(net, raw)
     rows_to_compare = partial(_background, net, encoded, background)
