@@ -9,6 +9,7 @@ from sklearn.inspection import partial_dependence, permutation_importance
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from sklearn.tree import DecisionTreeClassifier
 
 import windtunnel
 from windtunnel import Recipe, WindTunnelClassifier
@@ -48,6 +49,8 @@ def test_short_forms() -> None:
         f"parameters: {sum(each.numel() for each in net.parameters())}, 0 trainable; fine-tuned: no)"
     )
     assert "StandardScaler" in net._repr_html_()
+    several = DecisionTreeClassifier(max_depth=2).fit(np.eye(4), [["a", 0], ["b", 1], ["c", 0], ["a", 1]])
+    assert "(task: multiclass of 2 targets, with 3, 2 classes; " in repr(windtunnel.translate(several))
     supported = windtunnel.supported()
     assert f"{len(supported)} estimator classes (" in repr(supported)
     assert supported._repr_html_().count("<tr>") == len(supported) + 1

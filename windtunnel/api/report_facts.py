@@ -5,7 +5,6 @@ from __future__ import annotations
 from windtunnel.compiler.native.engine import NativeEngine
 from windtunnel.compiler.onnx_runtime import OnnxEngine
 from windtunnel.modules.trees.soft.trees import SoftSplits
-from windtunnel.program.head import Head
 from windtunnel.program.records.history import History
 from windtunnel.program.translated import TranslatedPipeline
 
@@ -19,7 +18,7 @@ SHOWN_TERMS = 10
 
 def report_facts(net: TranslatedPipeline) -> Facts:
     """Task, fidelity, steps on the host, how steps are run, fine-tuning and its candidates, the next calls."""
-    facts = [("task", _task(net.head)), ("fidelity", _fidelity(net)), *_run_facts(net)]
+    facts = [("task", net.head.task_and_classes(8)), ("fidelity", _fidelity(net)), *_run_facts(net)]
     if net.softening is not None and net.softening_pending:
         text = f"joint training and net.soften() replace exact trees by soft ones (level {net.softening.level})"
         facts.append(("trainable", text))
@@ -30,17 +29,6 @@ def report_facts(net: TranslatedPipeline) -> Facts:
     if net.hardened:
         facts.append(("hardened", str(net.hardening or "not measured: harden was given no rows")))
     return [*facts, ("next", _next_step(net))]
-
-
-def _task(head: Head) -> str:
-    """The task, with the classes."""
-    if head.classes is None:
-        return head.task
-    if isinstance(head.classes, list):
-        counts = ", ".join(str(len(labels)) for labels in head.classes)
-        return f"{head.task} of {len(head.classes)} targets, with {counts} classes"
-    labels = [*map(str, head.labels_in_order)]
-    return f"{head.task}, {len(labels)} classes: {', '.join(labels[:8])}{', ...' if len(labels) > 8 else ''}"
 
 
 def _run_facts(net: TranslatedPipeline) -> Facts:

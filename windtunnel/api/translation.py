@@ -51,8 +51,6 @@ class Translation(TranslatedPipeline):
         return f"<strong>{type(self).__name__}</strong><dl>{facts}</dl>"
 
     def _facts_in_short(self) -> list[tuple[str, str]]:
-        labels = [*map(str, self.head.labels_in_order)]
-        classes = f", {len(labels)} classes: {', '.join(labels[:4])}{', ...' * (len(labels) > 4)}" if labels else ""
         hosts = [f"{type(host.step.estimator).__name__} (host)" for host in self.hosts]
         steps = list(dict.fromkeys([*hosts, *(origin.estimator for origin in self.origins if origin.estimator)]))
         sizes = [(parameter.numel(), parameter.requires_grad) for parameter in self.parameters()]
@@ -60,7 +58,7 @@ class Translation(TranslatedPipeline):
         history = self.history
         tuned = f"{history.metric} {history.start:.4f} -> {history.best:.4f}" if history else "no"
         return [
-            ("task", f"{self.head.task}{classes}"),
+            ("task", self.head.task_and_classes(4)),
             ("steps", ", ".join(steps)),
             ("parameters", f"{total:,}, {trainable:,} trainable"),
             ("fine-tuned" if history is None or history.refresh is None else "refreshed", tuned),

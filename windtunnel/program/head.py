@@ -67,6 +67,16 @@ class Head:
         classes = [] if self.classes is None else self.classes if isinstance(self.classes, list) else [self.classes]
         return [label for labels in classes for label in labels.tolist()]
 
+    def task_and_classes(self, shown: int) -> str:
+        """The task, with up to ``shown`` labels of one target, or the numbers of classes of several targets."""
+        if self.classes is None:
+            return self.task
+        if isinstance(self.classes, list):
+            counts = ", ".join(str(len(labels)) for labels in self.classes)
+            return f"{self.task} of {len(self.classes)} targets, with {counts} classes"
+        labels = [*map(str, self.labels_in_order)]
+        return f"{self.task}, {len(labels)} classes: {', '.join(labels[:shown])}{', ...' * (len(labels) > shown)}"
+
     def positions(self, scores: Tensor) -> Tensor:
         """The position of the predicted label, int64 ``[B]`` or ``[B, targets]``; the first of equal scores."""
         if isinstance(self.classes, list):
