@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 
 import torch
 from torch import Tensor
@@ -63,11 +62,11 @@ def select_interactions(
     column_sets: list[tuple[int, ...]] = [(column,) for column in columns]
     for order in range(1, MAX_ORDER + 1):
         candidates = [Interaction.of(column_set, size, rows) for column_set in column_sets]
-        strongest = [*screen(order, candidates, partial(_significant_z, train=train, valid=valid))][:MAX_INTERACTIONS]
+        strongest = [*screen(order, candidates, train, valid)][:MAX_INTERACTIONS]
         for interaction in strongest:
-            if _significant_z(interaction, train, valid) is not None:
+            fitted = interaction.mean_residuals(train)
+            if _significant_z(interaction, fitted, train, valid) is not None:
                 selected.append(interaction)
-                fitted = interaction.mean_residuals(train)
                 train = train.subtract(fitted.leave_one_out)
                 valid = valid.subtract(fitted.table[interaction.cells(valid.codes)])
         seeds = [(column,) for column in combined] if order == 1 else [interaction.columns for interaction in strongest]
@@ -79,13 +78,15 @@ def select_interactions(
 
 
 def screen(
-    order: int, candidates: Sequence[Interaction], statistic: Callable[[Interaction], float | None]
+    order: int, candidates: Sequence[Interaction], train: Residuals, valid: Residuals | None = None
 ) -> dict[Interaction, float]:
-    """The candidates with their statistics, largest first; a candidate with None is left out."""
+    """The candidates with their z on the training rows, largest first; with ``valid`` only the significant ones."""
     z = {}
     with Phase(f"screening {len(candidates)} combinations of {order} columns", len(candidates)) as phase:
         for candidate in candidates:
-            if (value := statistic(candidate)) is not None:
+            fitted = candidate.mean_residuals(train)
+            value = _training_z(fitted, train) if valid is None else _significant_z(candidate, fitted, train, valid)
+            if value is not None:
                 z[candidate] = value
             phase.advance()
     return dict(sorted(z.items(), key=lambda item: -item[1]))
@@ -96,19 +97,17 @@ def extended(seeds: Sequence[tuple[int, ...]], columns: Sequence[int]) -> list[t
     return sorted({tuple(sorted({*seed, column})) for seed in seeds for column in columns if column not in seed})
 
 
-def _significant_z(interaction: Interaction, train: Residuals, valid: Residuals) -> float | None:
+def _significant_z(interaction: Interaction, fitted: MeanResiduals, train: Residuals, valid: Residuals) -> float | None:
     """The z statistic on the training rows; None where one of the two statistics is too small."""
-    fitted = interaction.mean_residuals(train)
-    z = _z(fitted.leave_one_out * train.values)
+    z = _training_z(fitted, train)
     single = len(interaction.columns) == 1
     threshold = VALIDATION_THRESHOLD if single else VALIDATION_THRESHOLD_INTERACTION
     significant = z > TRAINING_THRESHOLD and _validation_z(interaction, fitted, valid) > threshold
     return z if significant else None
 
 
-def training_z(interaction: Interaction, train: Residuals) -> float:
-    """The z statistic of an interaction on the training rows."""
-    return _z(interaction.mean_residuals(train).leave_one_out * train.values)
+def _training_z(fitted: MeanResiduals, train: Residuals) -> float:
+    return _z(fitted.leave_one_out * train.values)
 
 
 def _validation_z(interaction: Interaction, fitted: MeanResiduals, valid: Residuals) -> float:

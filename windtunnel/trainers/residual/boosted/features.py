@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -22,7 +22,7 @@ from windtunnel.trainers.residual.column_coder import ColumnCoder
 from windtunnel.trainers.residual.init_scores import InputColumns, split_scores
 from windtunnel.trainers.residual.interactions import negative_gradient
 from windtunnel.trainers.residual.mean_residuals import Interaction, Residuals
-from windtunnel.trainers.residual.screening import MAX_COLUMNS, MAX_ORDER, extended, screen, training_z
+from windtunnel.trainers.residual.screening import MAX_COLUMNS, MAX_ORDER, extended, screen
 from windtunnel.trainers.residual.validation_rows import MAX_ROWS, Items
 
 MAX_FEATURES = 240
@@ -123,7 +123,7 @@ def strongest_interactions(train: Residuals, coder: ColumnCoder, count: int) -> 
     combined = coder.columns
     for order in range(1, MAX_ORDER + 1):
         candidates = [Interaction.of(column_set, coder.sizes, len(train.codes)) for column_set in column_sets]
-        z_of_order = screen(order, candidates, partial(training_z, train=train))
+        z_of_order = screen(order, candidates, train)
         strongest = [interaction.columns for interaction in z_of_order]
         if order == 1:
             combined = sorted(column for (column,) in strongest[:MAX_COLUMNS])
