@@ -164,11 +164,6 @@ def tweedie(scores: Tensor, target: Tensor, weight: Tensor | None, power: float 
     return _mean(mean - _outputs(scores, target) * ((1 - power) * scores).exp() / (1 - power), weight)
 
 
-def unknown(scores: Tensor, target: Tensor, weight: Tensor | None) -> Tensor:
-    """Raise ``BadInput``: the source's loss is not a function of scores and targets, or not supported."""
-    raise BadInput(UNKNOWN)
-
-
 def one_vs_one_hinge(scores: Tensor, target: Tensor, weight: Tensor | None) -> Tensor:
     """Sum over the pairs of classes i < j that hold y of max(0, 1 - z s_ij), z = 1 where y = i and -1 where y = j."""
     classes = round((1 + (1 + 8 * scores.shape[1]) ** 0.5) / 2)
@@ -183,11 +178,13 @@ _VALUES = (
     squared, relevance, absolute, huber, pseudo_huber, log_cosh, expectile, power, squared_log, fair, mape, quantile,
     epsilon_insensitive, squared_epsilon_insensitive, *_LOGARITHMS,
 )  # fmt: skip
-LOSSES: dict[str, Callable[..., Tensor]] = {loss.__name__: loss for loss in (logistic, *_CLASSES, *_VALUES, unknown)}
+LOSSES: dict[str, Callable[..., Tensor]] = {loss.__name__: loss for loss in (logistic, *_CLASSES, *_VALUES)}
 
 RAW_SCORE_LOSSES = ("logistic", *(loss.__name__ for loss in _LOGARITHMS))
 """Regression losses of the raw score; the others are of the output of ``predict``."""
-UNKNOWN = (
+UNKNOWN_LOSS = "unknown"
+"""The loss of a source whose own is not a function of scores and targets, or not supported."""
+NO_LOSS = (
     "fit has no loss for the objective of this source: the targets of survival models (survival:cox, survival:aft, "
     "Cox) are times whose sign says whether the event was seen, and other objectives may be unsupported. Give a "
     "custom loss, loss=function(scores [B, K], target, weight); predict and windtunnel.compile need none"
@@ -209,10 +206,10 @@ def pick(loss: str | Loss | None, head: Head) -> Loss:
         _check_arguments(loss)
         return CustomLoss(loss)
     name = loss or head.loss
-    if name == unknown.__name__ == head.loss:
-        raise BadInput(UNKNOWN)
-    if name not in LOSSES or name == unknown.__name__:
-        hint = nearest(name, sorted(LOSSES.keys() - {unknown.__name__}))
+    if name == UNKNOWN_LOSS == head.loss:
+        raise BadInput(NO_LOSS)
+    if name not in LOSSES:
+        hint = nearest(name, sorted(LOSSES))
         raise BadInput(f"loss={name!r} is not known; {hint} A function (scores, target, weight) is accepted too.")
     function = LOSSES[name]
     if (function in _VALUES) != (head.task == "regression") and name != "logistic":

@@ -61,8 +61,8 @@ class Predictor:
     """From raw scores to the output of ``predict_proba`` or ``predict``; a name in
     ``windtunnel.modules.outputs.links.LINKS``."""
     loss: str = "squared"
-    """The default loss of fine-tuning; a name in ``windtunnel.objectives.losses.LOSSES``. With "unknown", ``fit``
-    requires a custom loss, because the target alone does not determine the error."""
+    """The default loss of fine-tuning; a name in ``windtunnel.objectives.losses.LOSSES``, or "unknown": then
+    ``fit`` requires a custom loss, because the target alone does not determine the error."""
     # link_options, loss_options: JSON arguments of the two, such as ``{"alpha": 0.9}`` for the quantile loss; a list is
     # one for each score
     link_options: dict[str, float] = field(default_factory=dict)

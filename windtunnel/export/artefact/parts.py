@@ -21,7 +21,7 @@ from windtunnel.export.artefact.layout import (
     Labels,
 )
 from windtunnel.modules.outputs.links import LINKS
-from windtunnel.objectives.losses import LOSSES
+from windtunnel.objectives.losses import LOSSES, UNKNOWN_LOSS
 from windtunnel.pipeline.expressions import Columns, Raw, Step, steps_of
 from windtunnel.pipeline.host_step import HostStep
 from windtunnel.program.head import METHODS, Head
@@ -54,7 +54,7 @@ def head_data(head: Head) -> HeadData:
 
 def read_head(data: HeadData) -> Head:
     """Build a head; ``BadFile`` for unknown names and for labels that do not fit their dtype."""
-    for what, name, names in (("link", data.link, set(LINKS)), ("loss", data.loss, set(LOSSES))):
+    for what, name, names in (("link", data.link, set(LINKS)), ("loss", data.loss, {*LOSSES, UNKNOWN_LOSS})):
         if name not in names:
             close = get_close_matches(name, names, n=1)
             raise BadFile(f"unknown {what} {name!r}{f'; the nearest is {close[0]!r}' if close else ''}.")
