@@ -65,7 +65,7 @@ class Objective:
         fixed = {} if settings.space is None else settings.space.fixed
         residual = self.takes_residual and {**settings.recipe_options, **fixed}.get("residual", True)
         name = settings.recipe if residual or settings.recipe not in (None, "default") else "joint"
-        self.recipe = Recipe.resolve(name, settings.recipe_options)
+        self.recipe = self._resolve(name, {})  # the one that ``fit`` trains with
         metric = FineTuning(net, self.recipe).metric
         self.metric, self.greater_is_better = metric.name, metric.greater_is_better
         self.rows = SharedRows(net, settings.train, settings.valid)
@@ -114,7 +114,7 @@ class Objective:
         settings, options = self.settings, {**self.space.fixed, **suggested}
         swept = {name: options[name] for name in TRANSLATE_OPTIONS if name in options}
         net = settings.translate(settings.pipeline, calibrate=self.calibrate, **{**settings.translate_options, **swept})
-        train, valid = self.rows.batches(net, self._fit_recipe(options))
+        train, valid = self.rows.batches(net, self._resolve(settings.recipe, options))
         return net.fit(
             train,
             valid,
@@ -122,21 +122,21 @@ class Objective:
             callbacks=callbacks,
             accelerator=settings.accelerator,
             progress=False,
-            **{**settings.recipe_options, **_of_recipe(options)},
+            **self._overrides(options),
         )
 
     def options(self, suggested: dict[str, Any], used: Recipe | None = None) -> dict[str, Any]:
         """The options of a trial that the space names, as JSON values; ``used`` is the recipe that ``fit`` chose."""
         defaults = {name: self._default_value(name) for name in self.space.active(self._has_residual(suggested))}
         options = {**defaults, **self.space.fixed, **suggested}
-        facts = (used or Recipe.resolve(self.recipe, _of_recipe(options))).facts()
+        facts = (used or self._resolve(self.recipe, options)).facts()
         return {name: value if facts.get(name) is None else facts[name] for name, value in options.items()}
 
     def facts(self) -> dict[str, Any]:
         """The facts that all calls on one study must share for their values to be comparable, as JSON values."""
         settings, fixed = self.settings, self.space.fixed
         return {
-            **Recipe.resolve(self.recipe, _of_recipe(fixed)).facts(),
+            **self._resolve(self.recipe, fixed).facts(),
             **settings.translate_options,
             **fixed,
             **{name: _kind(distribution) for name, distribution in self.space.swept.items()},
@@ -148,11 +148,16 @@ class Objective:
 
     def _default_value(self, name: str) -> Any:
         if name == "batch_size":
-            return self._fit_recipe(self.space.fixed).rows_per_step(self.rows.train.size)
+            return self._resolve(self.settings.recipe, self.space.fixed).rows_per_step(self.rows.train.size)
         return self.settings.translate_options[name] if name in TRANSLATE_OPTIONS else getattr(self.recipe, name)
 
-    def _fit_recipe(self, options: dict[str, Any]) -> Recipe:
-        return Recipe.resolve(self.settings.recipe, {**self.settings.recipe_options, **_of_recipe(options)})
+    def _resolve(self, recipe: Recipe | str | None, options: dict[str, Any]) -> Recipe:
+        return Recipe.resolve(recipe, self._overrides(options))
+
+    def _overrides(self, options: dict[str, Any]) -> dict[str, Any]:
+        """The options of ``fit`` that a trial with these options sets."""
+        of_recipe = {name: value for name, value in options.items() if name not in TRANSLATE_OPTIONS}
+        return {**self.settings.recipe_options, **of_recipe}
 
     def _has_residual(self, suggested: dict[str, Any]) -> bool:
         options = {"residual": self.recipe.residual, **self.space.fixed, **suggested}
@@ -182,10 +187,6 @@ class Objective:
             return trial.suggest_categorical(name, distribution.choices)
         suggest: Any = trial.suggest_int if isinstance(distribution, IntDistribution) else trial.suggest_float
         return suggest(name, distribution.low, distribution.high, step=distribution.step, log=distribution.log)
-
-
-def _of_recipe(options: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in options.items() if name not in TRANSLATE_OPTIONS}
 
 
 def _kind(distribution: Any) -> Any:
