@@ -15,7 +15,7 @@ from sklearn.preprocessing import FunctionTransformer, MinMaxScaler, Normalizer,
 
 from windtunnel.errors import UnsupportedEstimator
 from windtunnel.pipeline.expressions import Columns, Concatenated, Expression, Raw, Step, Weighted
-from windtunnel.pipeline.graph import build_graph, raw_columns
+from windtunnel.pipeline.graph import build_graph, fitted_columns
 from windtunnel.translators.not_fitted import NotFitted
 
 
@@ -118,9 +118,9 @@ ON_COLUMNS = {
 
 
 @pytest.mark.parametrize("name", ON_COLUMNS)
-def test_raw_columns(name: str) -> None:
+def test_fitted_columns(name: str) -> None:
     fitted, want = ON_COLUMNS[name]
-    assert raw_columns(fitted) == want
+    assert fitted_columns(fitted) == want
 
 
 UNFITTED = {
@@ -166,4 +166,4 @@ def test_a_stateless_step_that_was_never_fitted_tells_no_columns() -> None:
     with pytest.raises(
         UnsupportedEstimator, match=r"Normalizer does not tell how many columns .* fit it, or put a step"
     ):
-        raw_columns(Normalizer())
+        fitted_columns(Normalizer())

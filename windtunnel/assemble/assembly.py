@@ -26,7 +26,7 @@ from windtunnel.modules.columns.affine import Affine
 from windtunnel.modules.outputs.class_outputs import Squeeze
 from windtunnel.modules.tables.category_table import Identity
 from windtunnel.pipeline.expressions import Columns, Concatenated, Expression, MethodOutput, Raw, Step, Weighted
-from windtunnel.pipeline.graph import build_graph, raw_columns
+from windtunnel.pipeline.graph import build_graph, fitted_columns
 from windtunnel.program.head import Head
 from windtunnel.program.program import Program, ProgramStep
 from windtunnel.translators.conversions import (
@@ -55,7 +55,7 @@ class Assembly:
         conversions = Conversions(self.dtype, exact=self.exact)
         composites = Composites(conversions)
         self.encoder = RowEncoder(
-            *self._raw_columns(graph, composites),
+            *self._fitted_columns(graph, composites),
             dtype=str(self.dtype).removeprefix("torch."),
             flat=one_dimensional(self.pipeline),
         )
@@ -93,9 +93,9 @@ class Assembly:
         head = Head("transform", methods=("transform", *methods), dtypes=output_dtypes(self._context, graph))
         return methods, head
 
-    def _raw_columns(self, graph: Expression, composites: Composites) -> tuple[list[str] | None, int]:
+    def _fitted_columns(self, graph: Expression, composites: Composites) -> tuple[list[str] | None, int]:
         try:
-            return raw_columns(self.pipeline, self.sample)
+            return fitted_columns(self.pipeline, self.sample)
         except UnsupportedEstimator:
             if isinstance(graph, Step):
                 composites.check(graph)  # which may name a better reason, such as a search that was not refitted

@@ -31,7 +31,7 @@ def build_graph(pipeline: Any, inputs: Expression | None = None, name: str = "")
     return _walk(pipeline, inputs or Raw(), name)
 
 
-def raw_columns(pipeline: Any, sample: Rows | None = None) -> tuple[list[str] | None, int]:
+def fitted_columns(pipeline: Any, sample: Rows | None = None) -> tuple[list[str] | None, int]:
     """Names (None if it was fitted on an array) and number of the columns that a pipeline was fitted on.
 
     A custom transformer as the first step may store neither; then the raw rows of ``sample`` tell.

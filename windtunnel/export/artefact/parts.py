@@ -176,13 +176,13 @@ def find_hosts(graph: GraphData, host: Any, trusted: bool) -> list[HostStep]:
             f"the steps {without} stayed on the host, and no file holds their code; "
             "give the fitted pipeline that was translated: windtunnel.load(path, host=pipeline)."
         )
-    from windtunnel.pipeline.graph import build_graph, raw_columns
+    from windtunnel.pipeline.graph import build_graph, fitted_columns
 
     needed, encoder = ", ".join(f"{data.name!r} ({data.estimator})" for data in graph.hosts), graph.encoder
     # A custom transformer as the first step does not tell its columns; then these do.
     no_rows = np.empty((0, encoder.width))
     sample: Any = no_rows if encoder.names is None else {name: no_rows[:, 0] for name in encoder.names}
-    if raw_columns(host, sample) != (encoder.names, encoder.width):
+    if fitted_columns(host, sample) != (encoder.names, encoder.width):
         raise InvalidOption(
             f"host= was fitted on other columns than the pipeline that was translated "
             f"({encoder.width} columns: {', '.join((encoder.names or ['without names'])[:12])}); give that one."
