@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from windtunnel.compiler.native.image import Fact
 from windtunnel.compiler.native.lowering.byte_columns import NEVER, ByteColumns
-from windtunnel.compiler.native.lowering.tree_layout import Ints, Walk, levels_of
+from windtunnel.compiler.native.lowering.tree_layout import Ints, Walk, levels_of, sorted_nodes
 
 LANES = 64
 """Nodes of a table."""
@@ -25,15 +25,11 @@ def successors(walk: Walk, value: NDArray[np.float64], cost_of_masks: int) -> tu
     ``value`` ``[P]`` or ``[P, K]`` are the values of the leaves. Tables are used up to the number of rows at which they
     cost as much as masks; ``cost_of_masks`` is ``Masks.cost``.
     """
-    levels = levels_of(walk)
-    trees = len(walk.root)
-    tree = np.concatenate([np.empty(0, np.int64), *(tree for tree, _ in levels)])
-    position = np.concatenate([np.empty(0, np.int64), *(position for _, position in levels)])
-    nodes = np.bincount(tree, minlength=trees)
     if cost_of_masks == 0 or (columns := ByteColumns(walk)).count > MOST_COLUMNS:
         return NONE
-    order = np.argsort(tree, kind="stable")  # of a tree, level by level
-    tree, position = tree[order], position[order]
+    levels, trees = levels_of(walk), len(walk.root)
+    tree, position = sorted_nodes(levels)
+    nodes = np.bincount(tree, minlength=trees)
     count = np.maximum(1, -(-nodes // LANES))
     first = np.cumsum(count) - count
     number = np.zeros(len(walk.follow), np.int64)

@@ -40,6 +40,13 @@ def levels_of(walk: Walk) -> list[tuple[Ints, Ints]]:
     return levels
 
 
+def sorted_nodes(levels: list[tuple[Ints, Ints]]) -> tuple[Ints, Ints]:
+    """Tree and position of all nodes, tree by tree and within a tree level by level."""
+    nodes = np.concatenate([np.empty((2, 0), np.int64), *levels], axis=1)
+    tree, position = nodes[:, np.argsort(nodes[0], kind="stable")]
+    return tree, position
+
+
 @dataclass(frozen=True)
 class _Records:
     """A record per node, parents first; several where going right changes several bits of the number of a leaf."""
@@ -76,16 +83,12 @@ class TreeLayout:
 
 def tree_layout(walk: Walk) -> TreeLayout | None:
     """The layout of trees of at most ``MOST_LEAVES`` leaves; None for larger ones."""
-    levels = levels_of(walk)
-    tree = np.concatenate([np.empty(0, np.int64), *(level[0] for level in levels)])
+    tree, position = sorted_nodes(levels_of(walk))
     counts = np.bincount(tree, minlength=len(walk.root))
     if counts.max(initial=0) >= MOST_LEAVES:
         return None
     planes = max(1, int(counts.max(initial=0)).bit_length())
-    position = np.concatenate([np.empty(0, np.int64), *(level[1] for level in levels)])
-    order = np.argsort(tree, kind="stable")  # of a tree, level by level
-    tree, position = tree[order], position[order]
-    start = np.cumsum([0, *counts])[:-1]
+    start = np.cumsum(counts) - counts
     local = np.arange(len(tree)) - start[tree]
     left, right = _leaf_numbers(walk, tree, position, local, start, planes)
     records = _records(walk, tree, position, left ^ right)
