@@ -64,7 +64,7 @@ def load_model(uri: str) -> Translation:
     return load(Path(mlflow.artifacts.download_artifacts(uri)) / "data" / FILE)
 
 
-class Predictor:
+class TablePredictor:
     """The model that ``mlflow.pyfunc.load_model`` wraps."""
 
     def __init__(self, net: Translation) -> None:
@@ -75,9 +75,9 @@ class Predictor:
         return predict_frame(self.net, rows)
 
 
-def _load_pyfunc(path: str) -> Predictor:
+def _load_pyfunc(path: str) -> TablePredictor:
     """MLflow's entry point: ``path`` is the saved file."""
-    return Predictor(load(path))
+    return TablePredictor(load(path))
 
 
 def _model(net: Translation, folder: Path, example: pd.DataFrame) -> dict[str, Any]:

@@ -56,7 +56,7 @@ from windtunnel.export import serving
 from windtunnel.export.limits import met
 from windtunnel.modules.linear.residual_model import ResidualModel
 from windtunnel.modules.trees.hard import TreeWalk
-from windtunnel.trainers.residual.init_scores import InputColumns
+from windtunnel.trainers.residual.init_scores import ResidualInputs
 from windtunnel.trainers.residual.installation import install_residual
 from windtunnel.trainers.residual.training import FittedResidual
 
@@ -175,7 +175,7 @@ def with_residual_model(generator: torch.Generator) -> windtunnel.Translation:
     with torch.no_grad():
         for parameter in residual.parameters():
             parameter.copy_(torch.randn(parameter.shape, generator=generator))
-    inputs = InputColumns([*range(len(net.encoder.numbers))], [*range(len(net.encoder.categories))])
+    inputs = ResidualInputs([*range(len(net.encoder.numbers))], [*range(len(net.encoder.categories))])
     install_residual(net, FittedResidual(residual, inputs))
     return net
 

@@ -128,7 +128,7 @@ class SweepConfig(SweepOptions):
         return space
 
 
-class Settings(Section):
+class SectionsWithoutPipeline(Section):
     """The sections of an experiment that are checked without the libraries of its pipeline."""
 
     data: DataConfig
@@ -153,7 +153,7 @@ class Settings(Section):
         return recipe
 
 
-class Config(Settings):
+class Config(SectionsWithoutPipeline):
     """One experiment: data, pipeline, translation, recipe, sweep, and the output folder."""
 
     pipeline: PipelineConfig
@@ -191,7 +191,7 @@ class Config(Settings):
         if errors := list(_wrong_keys(cls, values)):
             raise BadInput(f"{path}: " + "; ".join(errors))
         try:
-            Settings.model_validate({key: value for key, value in values.items() if key != "pipeline"})
+            SectionsWithoutPipeline.model_validate({key: value for key, value in values.items() if key != "pipeline"})
             return cls.model_validate(values)
         except ValidationError as error:
             raise BadInput(f"{path}: " + "; ".join(map(_message, error.errors()))) from error

@@ -39,7 +39,7 @@ Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
-class Stage:
+class ScoredModel:
     """The scores of a model by part and metric, and the seconds of fitting, translating or fine-tuning it."""
 
     scores: dict[str, dict[str, float]]
@@ -51,13 +51,13 @@ class Comparison:
     """The source pipeline, its translation before fine-tuning and after, and the fine-tuned translation itself."""
 
     net: Translation
-    source: Stage
-    initial: Stage
-    tuned: Stage
+    source: ScoredModel
+    initial: ScoredModel
+    tuned: ScoredModel
     start: str = "warm"
 
     @property
-    def stages(self) -> dict[str, Stage]:
+    def stages(self) -> dict[str, ScoredModel]:
         """The three models by name."""
         return {"source": self.source, f"{self.start} start": self.initial, "fine-tuned": self.tuned}
 
@@ -204,9 +204,9 @@ def compare(
     def score(model: Any) -> dict[str, dict[str, float]]:
         return {part: measure(model, *rows, head=net.head) for part, rows in parts.items() if part != "train"}
 
-    untuned = Stage(score(source), fitting), Stage(score(net), translating)
+    untuned = ScoredModel(score(source), fitting), ScoredModel(score(net), translating)
     _, tuning = _timed(lambda: net.fit(parts["train"], parts["valid"], **(fit_options or {})))
-    return Comparison(net, *untuned, Stage(score(net), tuning), options.get("start", "warm"))
+    return Comparison(net, *untuned, ScoredModel(score(net), tuning), options.get("start", "warm"))
 
 
 def _timed(run: Callable[[], Result]) -> tuple[Result, float]:

@@ -14,7 +14,7 @@ from windtunnel.program.weights_digest import weights_digest
 from windtunnel.program.wiring import Node, Place
 
 if TYPE_CHECKING:
-    from windtunnel.serving.cascade.stage_builder import Model
+    from windtunnel.serving.cascade.stage_builder import WiredModel
 
 
 def same_step(ours: HostStep, theirs: HostStep) -> bool:
@@ -31,7 +31,7 @@ class ComputationKeys:
     _categories: list[CategoryColumn] = field(default_factory=list)
     _hosts: list[HostStep] = field(default_factory=list)
 
-    def node(self, model: Model, node: Node) -> int:
+    def node(self, model: WiredModel, node: Node) -> int:
         """The number of a node."""
         if node not in self._nodes:
             inputs = tuple(self._place(model, place) for place in node.inputs)
@@ -40,7 +40,7 @@ class ComputationKeys:
             self._nodes[node] = self._numbers.setdefault(computation, len(self._numbers))
         return self._nodes[node]
 
-    def _place(self, model: Model, place: Place) -> Hashable:
+    def _place(self, model: WiredModel, place: Place) -> Hashable:
         """A column that a node reads: of another node, of the rows, or of a host step."""
         source, column = place
         if isinstance(source, Node):

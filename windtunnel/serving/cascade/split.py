@@ -25,7 +25,7 @@ from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.program.wiring import Node, Place
 from windtunnel.serving.cascade.equal_steps import ComputationKeys, same_step
 from windtunnel.serving.cascade.stage import Stage
-from windtunnel.serving.cascade.stage_builder import Model, StageBuilder, StageInput
+from windtunnel.serving.cascade.stage_builder import StageBuilder, StageInput, WiredModel
 
 MOST_SHARED_COUNTS = 256
 """The most counts of a host step that are handed on, if a step other than a sum reads them; more are counted again."""
@@ -35,7 +35,7 @@ def split(small: TranslatedPipeline, full: TranslatedPipeline, method: str) -> t
     """Both stages of a cascade; None if the second has nothing to reuse, or a net runs on an engine of another kind."""
     if not (_splits(small) and _splits(full)):
         return None
-    first, full_model = StageBuilder(Model.of(small, method)), Model.of(full, method)
+    first, full_model = StageBuilder(WiredModel.of(small, method)), WiredModel.of(full, method)
     second = StageBuilder(full_model, _Overlap.of(first, full_model).source)
     outputs = _collect(first)
     full_outputs = _collect(second)
@@ -51,7 +51,7 @@ def single_stage(net: TranslatedPipeline, method: str) -> Stage | None:
     """A net with steps on the host as a stage, whose sums over term counts go through no zeros; None for others."""
     if not net.hosts or not _splits(net):
         return None
-    builder = StageBuilder(Model.of(net, method))
+    builder = StageBuilder(WiredModel.of(net, method))
     outputs = _collect(builder)
     return builder.stage(outputs, len(outputs))
 
@@ -73,12 +73,12 @@ class _Overlap:
     """The computations of the full model that the first stage does, or could do."""
 
     first: StageBuilder
-    full: Model
+    full: WiredModel
     nodes: dict[Node, Node]  # node of the full model -> the equal node of the small one
     hosts: dict[HostStep, HostStep]  # host step of the full model -> the equal host step of the small one
 
     @classmethod
-    def of(cls, first: StageBuilder, full: Model) -> _Overlap:
+    def of(cls, first: StageBuilder, full: WiredModel) -> _Overlap:
         keys, small = ComputationKeys(), first.model
         computed = {keys.node(small, node): node for node in small.wiring.nodes}
         equal = {node: computed.get(keys.node(full, node)) for node in full.wiring.nodes}

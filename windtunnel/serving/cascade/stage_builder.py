@@ -59,7 +59,7 @@ StageInput = Number | Place
 
 
 @dataclass(eq=False)
-class Model:
+class WiredModel:
     """A net as a wiring whose sums over term counts are separate."""
 
     net: TranslatedPipeline
@@ -69,7 +69,7 @@ class Model:
     counts: dict[int, HostStep]  # see ``counting_hosts``
 
     @classmethod
-    def of(cls, net: TranslatedPipeline, method: str) -> Model:
+    def of(cls, net: TranslatedPipeline, method: str) -> WiredModel:
         """A net, and the method that the cascade takes from it."""
         wiring, counts = Wiring.of(net.program, net.origins), counting_hosts(net.encoder, net.hosts)
         separate_sums(wiring, counts)
@@ -98,7 +98,7 @@ class Model:
 class StageBuilder:
     """Collects the nodes and numbers of a stage, from the outputs back to the rows."""
 
-    model: Model
+    model: WiredModel
     # the source in an earlier stage of a column of the model; None for those that this stage computes
     reused: Callable[[Place], StageInput | None] = field(default=lambda place: None)
     # the columns of the model that an earlier stage computes, and their sources there
@@ -137,7 +137,7 @@ class StageBuilder:
             features.columns.append(position)
         return HostColumn(host, position)
 
-    def sums(self, host: HostStep, model: Model, node: Node) -> list[HostSum]:
+    def sums(self, host: HostStep, model: WiredModel, node: Node) -> list[HostSum]:
         """The sums over the counts of a host step that a node of a model computes."""
         if node not in self._sums:
             features = self._hosts.setdefault(host, HostFeatures(host))

@@ -17,7 +17,7 @@ from windtunnel.modules.linear.residual_model import ResidualModel, ResidualSum
 from windtunnel.program.program import IDS, NUMBERS, Program
 from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.trainers.residual.column_coder import bin_edges, code_counts, one_per_raw_column
-from windtunnel.trainers.residual.init_scores import InputColumns
+from windtunnel.trainers.residual.init_scores import ResidualInputs
 from windtunnel.trainers.residual.installation import install_residual
 from windtunnel.trainers.residual.training import FittedResidual
 
@@ -84,26 +84,26 @@ def extend_residual(net: TranslatedPipeline, numbers: Tensor, unit: Tensor) -> N
     """
     old, inputs = _remove_residual(net, unit)
     added = _unread_columns(net, inputs)
-    every = InputColumns([*inputs.numbers, *added.numbers], [*inputs.ids, *added.ids])
+    every = ResidualInputs([*inputs.numbers, *added.numbers], [*inputs.ids, *added.ids])
     lengths = [len(net.encoder.categories[column].vocabulary) for column in every.ids]
     unread = numbers[:, added.numbers].to(getattr(torch, net.encoder.dtype))
     residual = _extended(old, len(inputs.numbers), unread, lengths)
     install_residual(net, FittedResidual(residual, every))
 
 
-def _remove_residual(net: TranslatedPipeline, unit: Tensor) -> tuple[ResidualModel, InputColumns]:
+def _remove_residual(net: TranslatedPipeline, unit: Tensor) -> tuple[ResidualModel, ResidualInputs]:
     """Take the residual model, and the columns that it reads, out of the program; an empty one if there is none."""
     position = residual_position(net)
     if position is None:
         dtype = getattr(torch, net.encoder.dtype)
         edges, generator = torch.zeros(0, 0, dtype=dtype), torch.Generator()
-        return ResidualModel.zero(edges, [], unit.to(dtype), rank=0, generator=generator), InputColumns([], [])
+        return ResidualModel.zero(edges, [], unit.to(dtype), rank=0, generator=generator), ResidualInputs([], [])
     step: Any = net.program.steps[position]
     columns = {take.slot: take.columns.tolist() for take in step.takes}
     steps: list[Any] = list(net.program.steps)[:position]
     methods: dict[str, Any] = dict(net.program.method_steps.items())
     net.replace_program(Program(steps, methods), origins=net.origins[:position])
-    return step.module, InputColumns(columns.get(NUMBERS, []), columns.get(IDS, []))
+    return step.module, ResidualInputs(columns.get(NUMBERS, []), columns.get(IDS, []))
 
 
 def _extended(old: ResidualModel, count: int, added: Tensor, lengths: Sequence[int]) -> ResidualModel:
@@ -118,14 +118,14 @@ def _extended(old: ResidualModel, count: int, added: Tensor, lengths: Sequence[i
     )
 
 
-def _unread_columns(net: TranslatedPipeline, inputs: InputColumns) -> InputColumns:
+def _unread_columns(net: TranslatedPipeline, inputs: ResidualInputs) -> ResidualInputs:
     """The columns that a residual model does not read; of several ids of a raw column, those with most categories."""
     numbers = [column for column in range(len(net.encoder.numbers)) if column not in inputs.numbers]
     categories, added = net.encoder.categories, _read_by_no_step(net)
     covered = {categories[position].column for position in inputs.ids if position not in added}
     largest = one_per_raw_column(categories, [at for at in range(len(categories)) if at not in added])
     unread = [position for position in largest if categories[position].column not in covered]
-    return InputColumns(numbers, sorted({*unread, *added} - {*inputs.ids}))
+    return ResidualInputs(numbers, sorted({*unread, *added} - {*inputs.ids}))
 
 
 def _read_by_no_step(net: TranslatedPipeline, but: Any = None) -> set[int]:

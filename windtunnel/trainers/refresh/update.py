@@ -40,7 +40,7 @@ class Attempt:
 
 
 @dataclass(frozen=True)
-class Scoring:
+class RefreshScoring:
     """Losses and metrics of scores ``[N, K]`` of the rows of a refresh."""
 
     data: RefreshData
@@ -100,7 +100,7 @@ def update(
     data = RefreshData.of(trial, parts["new"], parts["valid"], parts["replay"], seed)
     extend_residual(trial, data.rows.numbers[data.new], _unit(trial, data))
     values = MovableValues.of(trial, data.rows)
-    scoring = Scoring(data, Metric(None, trial.head), pick(None, trial.head))
+    scoring = RefreshScoring(data, Metric(None, trial.head), pick(None, trial.head))
 
     before = scoring.result("translation", values.scores)
     attempts = [
@@ -144,7 +144,9 @@ def update(
     )
 
 
-def _attempt(values: MovableValues, scoring: Scoring, anchor: float, replays: bool, *, keep_old: bool) -> Attempt:
+def _attempt(
+    values: MovableValues, scoring: RefreshScoring, anchor: float, replays: bool, *, keep_old: bool
+) -> Attempt:
     """Fit the values, and test them on the rows that are not fitted."""
     data = scoring.data
     moved = values.fit(data.target, _weights(data, replays=replays), scoring.loss, anchor)
@@ -201,7 +203,7 @@ def _weights(data: RefreshData, *, replays: bool, tested: bool = False) -> Tenso
 def _details(
     net: TranslatedPipeline,
     trial: TranslatedPipeline,
-    scoring: Scoring,
+    scoring: RefreshScoring,
     before: Tensor,
     after: Tensor,
     validated_on: str,

@@ -12,7 +12,7 @@ from torch.nn.utils.rnn import pad_sequence
 from windtunnel.encode import Batch, CategoryColumn
 from windtunnel.modules.linear.residual_model import column_codes
 from windtunnel.program.translated import TranslatedPipeline
-from windtunnel.trainers.residual.init_scores import InputColumns, concat, in_slices
+from windtunnel.trainers.residual.init_scores import ResidualInputs, concat, in_slices
 
 BINS = 32
 """Approximate number of bins of a number; a column with fewer distinct values has a bin for each."""
@@ -39,10 +39,10 @@ class ColumnCoder:
         size = torch.tensor(self.sizes, dtype=torch.int64)
         return in_slices(lambda x: column_codes(x, self.edges, size), concat(rows))
 
-    def inputs(self, columns: list[int]) -> InputColumns:
+    def inputs(self, columns: list[int]) -> ResidualInputs:
         """Positions among the numbers and among the ids of a batch."""
         count = len(self.edges)
-        return InputColumns(
+        return ResidualInputs(
             [column for column in columns if column < count],
             [column - count for column in columns if column >= count],
         )

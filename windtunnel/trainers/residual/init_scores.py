@@ -44,7 +44,7 @@ class PipelineScorer:
 
 
 @dataclass(frozen=True)
-class InputColumns:
+class ResidualInputs:
     """The columns of a batch that a residual model reads: positions among its numbers, and among its ids."""
 
     numbers: list[int]

@@ -21,7 +21,7 @@ from windtunnel.program.records.origin import Origin
 from windtunnel.program.translate_options import SofteningPlan
 from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.trainers.residual.boosted.fit_boosted import BoostedResidual
-from windtunnel.trainers.residual.init_scores import InputColumns
+from windtunnel.trainers.residual.init_scores import ResidualInputs
 from windtunnel.trainers.residual.training import FittedResidual, residual_head
 
 STEP_NAME = "residual"
@@ -110,7 +110,7 @@ def _last_scores(net: TranslatedPipeline, outputs: int) -> Take:
     return _last(net, outputs)
 
 
-def _takes(inputs: InputColumns) -> list[Take]:
+def _takes(inputs: ResidualInputs) -> list[Take]:
     return [Take(slot, columns) for slot, columns in ((NUMBERS, inputs.numbers), (IDS, inputs.ids)) if columns]
 
 

@@ -16,7 +16,7 @@ from windtunnel.program.head import Head
 from windtunnel.trainers.data.encoded_loader import EncodedLoader
 from windtunnel.trainers.residual.column_coder import ColumnCoder
 from windtunnel.trainers.residual.init_scores import (
-    InputColumns,
+    ResidualInputs,
     add_offset,
     append_scores,
     concat,
@@ -55,7 +55,7 @@ class FittedResidual:
     """A residual model, and the columns of encoded rows that it reads."""
 
     model: ResidualModel
-    inputs: InputColumns
+    inputs: ResidualInputs
 
     def scores(self, rows: Batch) -> Tensor:
         """Scores of its columns and interactions ``[N, K]``, for rows without init scores."""
@@ -72,7 +72,7 @@ class ResidualFit:
     """A residual model with fitted interactions and columns of score 0, and the rows to train and test it on."""
 
     model: ResidualOnScores
-    inputs: InputColumns  # the columns that the residual model reads
+    inputs: ResidualInputs  # the columns that the residual model reads
     coder: ColumnCoder  # codes of all columns, also of those that the model does not read
     loss: Loss
     # ``[N, K]``, scores of the interactions for each training row with a weight above 0, fitted without that row

@@ -19,7 +19,7 @@ from windtunnel.program.head import Head
 from windtunnel.progress import Phase
 from windtunnel.trainers.residual.boosted.cell_tables import BLOCKS, CellTables, TargetRows, row_blocks
 from windtunnel.trainers.residual.column_coder import ColumnCoder
-from windtunnel.trainers.residual.init_scores import InputColumns, split_scores
+from windtunnel.trainers.residual.init_scores import ResidualInputs, split_scores
 from windtunnel.trainers.residual.interactions import negative_gradient
 from windtunnel.trainers.residual.mean_residuals import Interaction, Residuals
 from windtunnel.trainers.residual.screening import MAX_COLUMNS, MAX_ORDER, extended, screen
@@ -52,7 +52,7 @@ class BoostedFeatures:
         train = {blocks: features[:, columns] for blocks, features in self.train.items()}
         return replace(self, tables=self.tables.take(positions), train=train, valid=self.valid[:, columns])
 
-    def with_trees(self, trees: TreeEnsemble) -> tuple[CellStatistics, TreeEnsemble, InputColumns]:
+    def with_trees(self, trees: TreeEnsemble) -> tuple[CellStatistics, TreeEnsemble, ResidualInputs]:
         """The module of the interactions that trees read, the trees over its bins, and the columns that it reads."""
         used = sorted({feature // self.width for feature in trees.feature.tolist()})
         tables = self.tables.take(used)

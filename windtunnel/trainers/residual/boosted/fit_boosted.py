@@ -16,7 +16,7 @@ from windtunnel.objectives.losses import Loss
 from windtunnel.trainers.residual.boosted.boosting import MAX_TREES, RATE, BinnedFeatures, Boosting, BoostingRows, boost
 from windtunnel.trainers.residual.boosted.cell_tables import BLOCKS
 from windtunnel.trainers.residual.boosted.features import BoostedFeatures
-from windtunnel.trainers.residual.init_scores import InputColumns, concat, in_slices
+from windtunnel.trainers.residual.init_scores import ResidualInputs, concat, in_slices
 from windtunnel.trainers.residual.validation_rows import Items
 
 RACE_RATE, RACE_TREES, RACE_ROWS = 0.1, 60, 30_000
@@ -33,7 +33,7 @@ class BoostedResidual:
 
     statistics: CellStatistics
     trees: HardTrees  # their base is the part of the mean score that the weight takes away
-    inputs: InputColumns  # the columns that the statistics read
+    inputs: ResidualInputs  # the columns that the statistics read
     weight: float
     crossfitted: Tensor  # ``[rows, K]``, f(x) of the validation rows; each half has what was chosen on the other half
 
