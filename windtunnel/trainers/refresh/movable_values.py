@@ -6,13 +6,13 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from windtunnel.encode import Batch
 from windtunnel.modules.linear.residual_model import ResidualModel, ResidualSum
 from windtunnel.modules.trees.hard import HardTrees
+from windtunnel.modules.trees.walk_layout import positions_of
 from windtunnel.objectives.losses import Loss
 from windtunnel.program.program import IDS, Program
 from windtunnel.program.translated import TranslatedPipeline
@@ -151,13 +151,7 @@ def added_steps(program: Program, slot: int, weight: float = 1.0) -> list[tuple[
 def _add_to_leaves(trees: HardTrees, change: Tensor, dtype: str) -> HardTrees:
     """The same trees with a change ``[positions]`` or ``[positions, K]`` added to ``trees.value``."""
     ensemble = trees.ensemble()
-    numbers = np.arange(1.0, len(ensemble.leaf_value) + 1)
-    numbered = replace(ensemble, leaf_value=(numbers + np.zeros(ensemble.leaf_value.T.shape)).T)
-    value = HardTrees.of(numbered).value
-    number = (value[:, 0] if ensemble.vector else value).long() - 1  # -1 where a position is no leaf
-    leaf_value = ensemble.leaf_value.copy()
-    leaves = number >= 0
-    leaf_value[number[leaves].numpy()] += change[leaves].numpy()
-    moved = HardTrees.of(replace(ensemble, leaf_value=leaf_value))
+    leaves = positions_of(ensemble)[len(ensemble.feature) : -1]
+    moved = HardTrees.of(replace(ensemble, leaf_value=ensemble.leaf_value + change.numpy()[leaves]))
     moved.cast(getattr(torch, dtype))
     return moved.eval()
