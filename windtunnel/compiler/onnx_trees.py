@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from windtunnel.compiler.strategies import FORMS
+from windtunnel.compiler.strategies import has_forms
 from windtunnel.modules.trees.forms.tree_form import TreeForm
 from windtunnel.modules.trees.hard import HardTrees, TreeWalk
 
@@ -126,7 +126,7 @@ def with_nodes(module: nn.Module) -> list[NodeTrees]:
     replaced: list[NodeTrees] = []
     for parent in list(module.modules()):
         for name, child in list(parent.named_children()):
-            if isinstance(child, HardTrees) and type(child) in FORMS.values() and len(child.root):
+            if has_forms(child) and len(child.root):
                 replaced.append(NodeTrees(child, len(replaced)))
                 setattr(parent, name, replaced[-1])
     return replaced
