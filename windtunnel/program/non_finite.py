@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from windtunnel.modules.outputs.finite import Finite
 from windtunnel.program.program import IDS, NUMBERS, Program
-from windtunnel.program.records.origin import Origin
 from windtunnel.program.wiring import Node, Place, Source, Wiring
 
 NOT_FINITE = frozenset(("nan", "inf"))
@@ -78,7 +77,7 @@ def slot_guards(program: Program, method: str) -> dict[tuple[int, int], frozense
 
 
 def _tracer(program: Program, always_finite: Iterable[int]) -> tuple[Wiring, NonFiniteTracer]:
-    wiring = Wiring.of(program, [Origin("", "")] * len(program.steps))
+    wiring = Wiring.of(program)
     return wiring, NonFiniteTracer(wiring, always_finite)
 
 

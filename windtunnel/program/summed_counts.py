@@ -24,7 +24,6 @@ from windtunnel.modules.tables.category_table import Identity
 from windtunnel.modules.tables.tfidf import TermSums
 from windtunnel.pipeline.host_step import HostStep
 from windtunnel.program.program import NUMBERS, Program
-from windtunnel.program.records.origin import Origin
 from windtunnel.program.wiring import Node, Wiring
 
 
@@ -99,7 +98,7 @@ class SummedCounts(NamedTuple):
         """The program with sums for the counts of every host step that nothing but sums reads; None without any."""
         if not (counts := counting_hosts(encoder, hosts)):
             return None
-        wiring = Wiring.of(program, [Origin("", "")] * len(program.steps))
+        wiring = Wiring.of(program)
         summed = _summed_nodes(wiring, counts)
         kept = [position for position in range(len(encoder.numbers)) if counts.get(position) not in summed]
         numbers, places = [encoder.numbers[position] for position in kept], {at: to for to, at in enumerate(kept)}

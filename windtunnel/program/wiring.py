@@ -13,6 +13,8 @@ from windtunnel.modules.base import Module
 from windtunnel.program.program import IDS, NUMBERS, Program, ProgramStep, takes_of
 from windtunnel.program.records.origin import Origin
 
+NO_ORIGIN = Origin("", "")
+
 
 @dataclass(eq=False)
 class Node:
@@ -43,12 +45,13 @@ class Wiring:
     method_nodes: dict[str, Node]
 
     @classmethod
-    def of(cls, program: Program, origins: Sequence[Origin]) -> Wiring:
-        """The wiring of a program."""
+    def of(cls, program: Program, origins: Sequence[Origin] | None = None) -> Wiring:
+        """The wiring of a program; its steps may lack origins."""
         sources: list[Source] = [NUMBERS, IDS]
+        origins = [NO_ORIGIN] * len(program.steps) if origins is None else origins
         for step, origin in zip(program.steps, origins, strict=True):
             sources.append(_node(step, origin, sources))
-        method_nodes = {method: _node(step, Origin("", ""), sources) for method, step in program.method_steps.items()}
+        method_nodes = {method: _node(step, NO_ORIGIN, sources) for method, step in program.method_steps.items()}
         return cls([source for source in sources if isinstance(source, Node)], method_nodes)
 
     def all_nodes(self) -> list[Node]:
