@@ -1,12 +1,11 @@
 """Exact inference of shallow trees that are completed to perfect ones, so that a child is found by arithmetic."""
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from windtunnel.errors import InvalidOption
 from windtunnel.modules.base import derived
-from windtunnel.modules.trees.forms.ranked import RankedTrees, order_by_depth
+from windtunnel.modules.trees.forms.ranked import RankedTrees
 from windtunnel.modules.trees.walk_layout import depths_of
 
 
@@ -28,12 +27,10 @@ class PerfectTrees(RankedTrees):
 
     first: Tensor = derived()
     bare: Tensor = derived()
-    back: Tensor = derived()
     readings: list[int] = derived()  # again, as TorchScript reads the lists that may be empty off the class itself
     counts: list[int] = derived()
     starts: list[int] = derived()
     exits: list[int] = derived()
-    shuffled: bool = derived()
 
     def arrange(self) -> None:
         """Lay out the levels one after the other; level l holds the trees that go beyond it, 2^l places each."""
@@ -47,7 +44,7 @@ class PerfectTrees(RankedTrees):
                 f"doubles them; the deepest tree has a depth of {depths.max()}. Choose strategy='tree_traversal' or "
                 "'auto'."
             )
-        order, counts, back = order_by_depth(depths)
+        order, counts = self._order_by_depth(depths)
         levels = [root[order][:, None]]
         for count in counts[:-1]:
             at = levels[-1][:count]
@@ -59,7 +56,6 @@ class PerfectTrees(RankedTrees):
         self._register(
             first=2 * np.arange(counts[0], dtype=np.int32),
             bare=np.arange(ends[1], dtype=np.int32),
-            back=back.astype(np.int32),
             word=self.word.cpu().numpy()[np.concatenate(nodes)],
             value=self.value.cpu().numpy()[np.concatenate(leaves)],
         )
@@ -67,7 +63,6 @@ class PerfectTrees(RankedTrees):
         self.starts = np.cumsum([0, *map(len, nodes)]).tolist()
         # From a place in a level to the leaf of a tree that ends there, behind the trees that go on.
         self.exits = [ends[level] - (count << level) for level, count in enumerate(counts)]
-        self.shuffled = bool((back != np.arange(len(back))).any())
 
     def _leaves(self, x: Tensor) -> Tensor:
         """The number of the leaf that each row falls into in each tree, ``[b * trees]``."""
@@ -87,7 +82,4 @@ class PerfectTrees(RankedTrees):
                     words = self.word[self.starts[level] : self.starts[level + 1]]
                     word = words.index_select(0, at.view(-1)).view(rows, count)
                     at = values.gather(1, word >> self.shift).gt_(word).add_(at, alpha=2)
-        leaves = torch.cat(parts, dim=1)
-        if self.shuffled:
-            leaves = leaves.gather(1, self.back.repeat(rows, 1))
-        return leaves.view(-1)
+        return self._joined(parts)

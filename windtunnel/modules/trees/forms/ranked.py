@@ -23,7 +23,9 @@ class RankedTrees(TreeForm):
 
     used: Tensor = derived()
     word: Tensor = derived()
+    back: Tensor = derived()
     shift: int = derived()
+    shuffled: bool = derived()
 
     def arrange(self) -> None:
         """Rank the thresholds, and give each position its word; that of a leaf is above every value's."""
@@ -51,10 +53,19 @@ class RankedTrees(TreeForm):
         ranked: Tensor = self.ranks(values.t().index_select(0, self.used))
         return ranked.t().contiguous()
 
+    def _order_by_depth(self, depths: NDArray[np.int64]) -> tuple[NDArray[np.int64], list[int]]:
+        """The trees, deepest first, and how many go beyond each level; registers the way back for ``_joined``."""
+        order = np.argsort(-depths, kind="stable")
+        counts = [int((depths > level).sum()) for level in range(int(depths.max(initial=0)) + 1)]
+        ended = [order[fewer:more] for fewer, more in zip(counts, [len(depths), *counts], strict=False)]
+        back = np.argsort(np.concatenate(ended))
+        self._register(back=back.astype(np.int32))
+        self.shuffled = bool((back != np.arange(len(back))).any())
+        return order, counts
 
-def order_by_depth(depths: NDArray[np.int64]) -> tuple[NDArray[np.int64], list[int], NDArray[np.int64]]:
-    """The trees, deepest first; how many go beyond each level; and the way back from the order in which they end."""
-    order = np.argsort(-depths, kind="stable")
-    counts = [int((depths > level).sum()) for level in range(int(depths.max(initial=0)) + 1)]
-    ended = [order[fewer:more] for fewer, more in zip(counts, [len(depths), *counts], strict=False)]
-    return order, counts, np.argsort(np.concatenate(ended))
+    def _joined(self, ended: list[Tensor]) -> Tensor:
+        """The leaves of the trees that end at each level, in the order of the trees, ``[b * trees]``."""
+        leaves = torch.cat(ended, dim=1)
+        if self.shuffled:
+            leaves = leaves.gather(1, self.back.repeat(leaves.shape[0], 1))
+        return leaves.view(-1)

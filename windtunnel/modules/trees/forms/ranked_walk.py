@@ -1,11 +1,10 @@
 """Exact inference of trees of any shape: every row walks down every tree, in ranks, and stops where the tree does."""
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from windtunnel.modules.base import derived
-from windtunnel.modules.trees.forms.ranked import RankedTrees, order_by_depth
+from windtunnel.modules.trees.forms.ranked import RankedTrees
 from windtunnel.modules.trees.walk_layout import depths_of
 
 
@@ -19,18 +18,15 @@ class RankedWalkTrees(RankedTrees):
 
     start: Tensor = derived()
     child: Tensor = derived()
-    back: Tensor = derived()
     readings: list[int] = derived()  # again, as TorchScript reads the lists that may be empty off the class itself
     counts: list[int] = derived()
-    shuffled: bool = derived()
 
     def arrange(self) -> None:
         """Order the trees by depth."""
         super().arrange()
         root, follow, is_node = self._positions()
-        order, self.counts, back = order_by_depth(depths_of(root, follow, is_node))
-        self._register(start=root[order].astype(np.int32), child=follow.astype(np.int32), back=back.astype(np.int32))
-        self.shuffled = bool((back != np.arange(len(back))).any())
+        order, self.counts = self._order_by_depth(depths_of(root, follow, is_node))
+        self._register(start=root[order].astype(np.int32), child=follow.astype(np.int32))
 
     def _leaves(self, x: Tensor) -> Tensor:
         """The position of the leaf that each row falls into in each tree, ``[b * trees]``."""
@@ -50,7 +46,4 @@ class RankedWalkTrees(RankedTrees):
                     at = self.child.index_select(0, flat).add_(right).view(rows, count)
         else:
             parts.append(at)
-        leaves = torch.cat(parts, dim=1)
-        if self.shuffled:
-            leaves = leaves.gather(1, self.back.repeat(rows, 1))
-        return leaves.view(-1)
+        return self._joined(parts)
