@@ -26,10 +26,9 @@ from windtunnel.objectives.losses import pick
 from windtunnel.pipeline.expressions import steps_of
 from windtunnel.pipeline.graph import build_graph
 from windtunnel.program.head import METHODS
+from windtunnel.program.records.fidelity import LEAST_R2
 from windtunnel.translators.registry import supported
 
-LEAST_R2 = 0.999
-"""The least R squared of the outputs of ``translate`` before training."""
 NON_FINITE = (np.nan, np.inf, -np.inf)
 PROBE_ROWS = 8
 """Rows of a probe with a non-finite number in the first."""

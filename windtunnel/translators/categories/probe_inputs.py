@@ -14,12 +14,10 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from windtunnel.encode import hash_bucket
+from windtunnel.encode.vocabulary import EXACT_INTEGERS
 from windtunnel.translators.conversions import CategoryEncoding
 
 Array = NDArray[Any]
-
-# Beyond this, a float64 column, which missing values need, does not represent every integer.
-EXACT_INTEGERS = 2**53
 
 
 class Unknown:
