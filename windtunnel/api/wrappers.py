@@ -44,9 +44,9 @@ from windtunnel.estimators.fitting import (
     last_step,
 )
 from windtunnel.explain.explanation import Explanation
+from windtunnel.program.translate_options import MAX_CALIBRATION_ROWS
 from windtunnel.trainers.recipe import Recipe, reject_unknown
 
-CALIBRATION_ROWS = 5000
 RECIPE = "recipe__"
 """Prefix of the options of the recipe among the parameters."""
 
@@ -138,7 +138,7 @@ class _WindTunnel(BaseEstimator):
             train_rows = np.arange(len(y))
             train, valid = (X, y) if weight is None else (X, y, weight), self._validation(eval_set)
         if self.folds in ("auto", None):
-            calibration = np.sort(np.random.default_rng(seed).permutation(train_rows)[:CALIBRATION_ROWS])
+            calibration = np.sort(np.random.default_rng(seed).permutation(train_rows)[:MAX_CALIBRATION_ROWS])
             self._fit_pipeline(train, valid, _safe_indexing(X, calibration), recipe)
         else:
             self._fit_members(train, valid, recipe)

@@ -15,6 +15,8 @@ from windtunnel.modules.trees.soft.trees import LEVELS
 
 FEWEST_CALIBRATION_ROWS = 20
 """With fewer rows, the 5 % and 95 % quantiles of a column are no more than its two outermost values."""
+MAX_CALIBRATION_ROWS = 5000
+"""The most training rows that calibrate a translation whose caller gives no calibration rows."""
 
 
 @dataclass(frozen=True)

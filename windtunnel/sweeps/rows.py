@@ -12,12 +12,11 @@ from sklearn.utils import resample
 
 from windtunnel.encode import Batch, as_frame, count_rows
 from windtunnel.errors import BadInput
+from windtunnel.program.translate_options import MAX_CALIBRATION_ROWS
 from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.trainers.data.encoded_rows import EncodedRows
 from windtunnel.trainers.data.loader import loader
 from windtunnel.trainers.recipe import Recipe
-
-CALIBRATION_ROWS = 5000
 
 
 class SharedRows:
@@ -65,7 +64,7 @@ def calibration_rows(train: Any, seed: int) -> Any:
     """Draw up to 5,000 training rows."""
     X = _pair(train, "train")[0]
     rows = as_frame(X) if isinstance(X, Mapping) or hasattr(X, "to_pandas") else X
-    return resample(rows, replace=False, n_samples=min(CALIBRATION_ROWS, count_rows(rows)), random_state=seed)
+    return resample(rows, replace=False, n_samples=min(MAX_CALIBRATION_ROWS, count_rows(rows)), random_state=seed)
 
 
 def _layout(net: TranslatedPipeline) -> Any:

@@ -11,7 +11,7 @@ import torch
 from windtunnel.objectives.metrics import Metric
 from windtunnel.program.records.fidelity import CalibrationRows
 from windtunnel.program.records.history import Epoch
-from windtunnel.program.translate_options import FEWEST_CALIBRATION_ROWS
+from windtunnel.program.translate_options import FEWEST_CALIBRATION_ROWS, MAX_CALIBRATION_ROWS
 from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.progress import announce
 from windtunnel.trainers.data.encoded_rows import EncodedRows
@@ -35,9 +35,6 @@ from windtunnel.trainers.residual.boosted.candidates import add_boosted
 from windtunnel.trainers.residual.candidates import Candidate, residual_candidates
 from windtunnel.trainers.residual.installation import FrozenPipeline, without_residual
 from windtunnel.trainers.residual.setup import prepare_residual, why_no_residual
-
-MAX_CALIBRATION_ROWS = 5000
-"""The most training rows that trees are made soft with."""
 
 
 @dataclass(frozen=True)
