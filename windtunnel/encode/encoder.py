@@ -96,8 +96,7 @@ class RowEncoder:
 
     def used_columns(self) -> list[int]:
         """The raw columns that are encoded, in order."""
-        columns = {*self.numbers, *(category.column for category in self.categories)}
-        return sorted(column for column in columns if column < self.width)
+        return sorted(column for column in set.union(*self.columns_by_kind()) if column < self.width)
 
     def check_batch(self, batch: Batch) -> Batch:
         """The batch, with numbers in the type of this encoder; ``BadInput`` unless it has the encoder's columns."""

@@ -129,7 +129,7 @@ class TrainingProfile:
         numbers, ids = (block.cpu()[rows].numpy() for block in batch)
         columns, places = [], _BatchPlaces.of(encoder)
         computed = {column for host in hosts if host.is_listed for column in host.columns}
-        used = {*encoder.numbers, *(category.column for category in encoder.categories)}
+        used = set.union(*encoder.columns_by_kind())
         for column in [*encoder.used_columns(), *sorted(used & computed)]:
             if column in places.categories:
                 position = max(places.categories[column], key=lambda place: places.lengths[place])
@@ -172,7 +172,7 @@ class TrainingProfile:
                 ids[:, place] = torch.from_numpy(np.where(drawn < FIRST_ID, drawn, known))
             if profile.column in places.numbers:
                 numbers[:, places.numbers[profile.column]] = torch.from_numpy(to_float64(values))
-        needed = {*encoder.numbers, *(category.column for category in encoder.categories)}
+        needed = set.union(*encoder.columns_by_kind())
         return Batch(numbers, ids) if needed <= filled else None
 
 
