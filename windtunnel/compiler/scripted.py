@@ -81,6 +81,6 @@ class TorchScriptEngine(ProgramEngine):
 
 
 def _frozen(scripted: Any) -> Any:
-    """The same with its tensors as constants, a third faster on one row; no pass that rounds in another way."""
+    """The module with its tensors as constants, a third faster on one row; no pass that rounds in another way."""
     with without_deprecations():
         return torch.jit.freeze(scripted, optimize_numerics=False)

@@ -65,9 +65,9 @@ class TrainedCandidates:
 def train_candidates(run: FitRun) -> TrainedCandidates:
     """Train the candidates of a fit, and evaluate them on the same validation rows.
 
-    They are the translation as it is, the source pipeline with exact trees, the same with tree-block weights, or with
-    the residual model of the best epoch or its interactions alone, the boosted residual on top of the best of these,
-    and the jointly trained translation. With a residual model, epoch 0 has exact trees, tree-block weights and
+    They are the translation as it is; the source pipeline with exact trees; that pipeline with tree-block weights, with
+    interactions, with the residual model of the best epoch, or with the boosted residual on top of the best of these;
+    and the jointly trained translation. Epoch 0 of a residual model has exact trees, tree-block weights and
     interactions.
 
     The residual models of an earlier fit are a candidate too. New ones are trained without them, so that the size stays

@@ -49,9 +49,9 @@ class Affine(Module):
     def cast(self, dtype: torch.dtype) -> None:
         """Round the coefficients of (x - center) / unit * scale + shift to ``dtype``.
 
-        What float32 cannot hold of the center (up to 0.03 at 1e6) goes into the shift, unless ``in_float32`` has other
-        coefficients: if the center is a value of the data (a median, a minimum), rows with that value are rounded as it
-        is and have to give ``shift`` exactly, as LightGBM puts thresholds next to zero.
+        What float32 cannot hold of the center (up to 0.03 at 1e6) goes into the shift. ``in_float32`` has other
+        coefficients if the center is a value of the data (a median, a minimum). Rows with that value are rounded as the
+        center is, and have to give ``shift`` exactly, as LightGBM puts thresholds next to zero.
 
         Raises
         ------

@@ -37,9 +37,9 @@ class MultiplicativeUpdates(Module):
 
     W <- W * ((X (W H)^(beta - 2)) H^T / ((W H)^(beta - 1) H^T + l1 + l2 W))^gamma
 
-    From sqrt(mean(X) / K) in all places. The steps end by a rule over *all rows that are given together*: where
-    ``watches`` is "divergence", when the beta-divergence of X and W H, looked at every ten steps, falls by less than
-    ``tolerance`` of its first value; where it is "change", when W changes by ``tolerance`` of its norm or less.
+    From sqrt(mean(X) / K) in all places. The steps end by a rule over *all rows that are given together*. With
+    ``watches`` "divergence" they go on while the beta-divergence of X and W H, computed every ten steps, falls by at
+    least ``tolerance`` of its first value; with "change" while W changes by more than ``tolerance`` of its norm.
     """
 
     BATCH_DEPENDENT: ClassVar[bool] = True

@@ -80,9 +80,8 @@ class PairVotesLabel(PairVotes):
 class PairCoupling(Module):
     """Probabilities of classes from those of pairs (Wu, Lin and Weng 2004, the second method), as libsvm iterates it.
 
-    r_ij = 1 / (1 + exp(A_ij s_ij + B_ij)), kept 1e-7 away from 0 and 1; then p minimises the sum of
-    (r_ji p_i - r_ij p_j)^2 from p = 1 / C by coordinate steps, until the gradients of a row are
-    within 0.005 / C of their mean.
+    r_ij = 1 / (1 + exp(A_ij s_ij + B_ij)), kept 1e-7 away from 0 and 1. Coordinate steps from p = 1 / C minimise the
+    sum of (r_ji p_i - r_ij p_j)^2, until the gradients of a row are within 0.005 / C of their mean.
 
     In float64 whatever the type of the scores, as the steps subtract numbers that are nearly equal.
     """

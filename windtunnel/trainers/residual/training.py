@@ -159,11 +159,11 @@ class ResidualFit:
 
     @property
     def _interaction_scores(self) -> Tensor:
-        """The same, plus those of the cross-fitted interactions if the model has any."""
+        """Scores by the pipeline, and by the cross-fitted interactions if the model has any."""
         return self._pipeline_scores + self.crossfitted if len(self.residual.interactions) else self._pipeline_scores
 
     def _all_scores(self) -> Tensor:
-        """The same, plus those of the columns."""
+        """Scores by the pipeline, the interactions and the columns."""
         rows, _ = split_scores(self.test_rows[0], self.outputs)
         return self._interaction_scores + self.fitted.column_scores(rows)
 

@@ -215,7 +215,7 @@ class _ProbedEncoder:
         return _Effect(candidates[changed], output[:, changed])
 
     def _sparse_effect(self, column: int, values: Array) -> _Effect:
-        """The same as a sparse matrix, for about as many values as columns."""
+        """``_effect`` as a sparse matrix, for about as many values as columns."""
         output = self._varied(column, values)
         change = output - sparse.csr_array(np.ones((len(values), 1))) @ sparse.csr_array(self.origin[None, :])
         change.eliminate_zeros()

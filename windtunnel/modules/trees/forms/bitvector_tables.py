@@ -116,7 +116,7 @@ class TableLookup(FixedPrecision):
 
     @torch.jit.unused
     def _fused(self, row: Tensor) -> Tensor:
-        """The same, read row by row: a compiler makes one loop of it, which keeps the words in registers."""
+        """``_left``, read row by row: a compiler makes one loop of it, which keeps the words in registers."""
         # Rows are within the table by construction, so that no look-up has to be checked. One word after the other, as
         # torch, which steps through the graph of other programs, keeps what is used later.
         looked_up = (torch.ops.aten._unsafe_index(self.table, [index]) for index in row.unbind())
@@ -134,7 +134,7 @@ class TableLookup(FixedPrecision):
         return part[0]
 
     def _left_by_few(self, row: Tensor) -> Tensor:
-        """The same from table rows that clear bits alone: the first of each row, then the second, and so on."""
+        """``_left`` from the table rows that clear bits alone: the first of each row, then the second, and so on."""
         clears = self.clears.index_select(0, row.reshape(-1)).view_as(row).t()  # [b, tables]
         read, count = row.t().masked_select(clears), clears.sum(1)
         first = count.cumsum(0) - count

@@ -73,7 +73,7 @@ class Start:
         return weight * scores + (1 - weight) * self.mean
 
     def every(self, step: int) -> Start:
-        """The same with one of ``step`` training rows."""
+        """Start from every ``step``-th training row alone."""
         scores, target, weight = self.train
         train = BoostingRows(scores[::step], target[::step], None if weight is None else weight[::step])
         return replace(self, train=train)
