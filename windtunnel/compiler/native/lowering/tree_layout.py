@@ -89,8 +89,7 @@ def tree_layout(walk: Walk) -> TreeLayout | None:
         return None
     planes = max(1, int(counts.max(initial=0)).bit_length())
     start = np.cumsum(counts) - counts
-    local = np.arange(len(tree)) - start[tree]
-    left, right = _leaf_numbers(walk, tree, position, local, start, planes)
+    left, right = _leaf_numbers(walk, position, start, counts, planes)
     records = _records(walk, tree, position, left ^ right)
     return TreeLayout(tree, position, counts, planes, records, _leaves(walk, tree, position, left, right))
 
@@ -131,18 +130,16 @@ def _leaves(walk: Walk, tree: Ints, position: Ints, number_left: Ints, number_ri
     )
 
 
-def _leaf_numbers(walk: Walk, tree: Ints, position: Ints, local: Ints, start: Ints, planes: int) -> tuple[Ints, Ints]:
+def _leaf_numbers(walk: Walk, position: Ints, start: Ints, counts: Ints, planes: int) -> tuple[Ints, Ints]:
     """The number of the leftmost leaf below each node, and of that below its right child.
 
     The second is the free number that differs from the first in the fewest bits.
     """
-    trees = len(walk.root)
-    counts = np.bincount(tree, minlength=trees)
-    free = np.ones((trees, 1 << planes), np.bool_)
+    free = np.ones((len(counts), 1 << planes), np.bool_)
     free[:, 0] = False
     leftmost = np.zeros(len(walk.follow), np.int64)
     distance = POPCOUNT[np.arange(1 << planes)[:, None] ^ np.arange(1 << planes)]
-    right = np.zeros(len(tree), np.int64)
+    right = np.zeros(len(position), np.int64)
     for turn in range(int(counts.max(initial=0))):
         active = np.flatnonzero(counts > turn)
         node = start[active] + turn
