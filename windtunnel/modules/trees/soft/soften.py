@@ -238,7 +238,7 @@ def _pack(
     real, leaf_real = node >= 0, leaf >= 0
     length = np.abs(padded.path).sum(axis=1)
     feature = _pad_values(ensemble.feature, node, 0)
-    table_nodes, table = _category_table(ensemble, padded, leaf_temperature)
+    category_node, categorical, table = _category_table(ensemble, padded.node)
     placed = _pad_values(threshold, node, 0.0)
     return dict(
         center=_float(units.center),
@@ -246,7 +246,7 @@ def _pack(
         bound=_bounds(ensemble, threshold, slope),
         feature=torch.from_numpy(feature),
         threshold=_float(placed),
-        slope=_float(np.where(table_nodes[1], 1.0 / leaf_temperature, _pad_values(slope, node, 1.0))),
+        slope=_float(np.where(categorical, 1.0 / leaf_temperature, _pad_values(slope, node, 1.0))),
         missing=torch.from_numpy(_pad_values(ensemble.missing, node, 0)),
         direction=_float(np.where(_pad_values(ensemble.default_left, node, False), -1.0, 1.0)),
         node_weight=_one_hot(feature, real, ensemble.width) if LEVELS.index(level) >= 3 else torch.zeros(0),
@@ -255,7 +255,7 @@ def _pack(
         leaf_slope=torch.full(leaf.shape, 1.0 / leaf_temperature),
         node_mask=_float(real),
         leaf_mask=_float(leaf_real),
-        category_node=torch.from_numpy(table_nodes[0]),
+        category_node=torch.from_numpy(category_node),
         category_table=table,
     )
 
@@ -307,21 +307,21 @@ def _bounds(ensemble: TreeEnsemble, threshold: Floats, slope: Floats) -> Tensor:
 
 
 def _category_table(
-    ensemble: TreeEnsemble, padded: PaddedTrees, leaf_temperature: float
-) -> tuple[tuple[NDArray[np.int64], NDArray[np.bool_]], Tensor]:
+    ensemble: TreeEnsemble, node: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.bool_], Tensor]:
     """Positions of categorical nodes in T * n (as numbers and as a mask), and -1 (left) or +1 per category and node.
 
     The last but one column is for unknown categories: they go right. The last is for missing ones.
     """
-    categorical = np.isin(padded.node, list(ensemble.categories)) & (padded.node >= 0)
+    categorical = np.isin(node, list(ensemble.categories))
     positions = np.flatnonzero(categorical)
     size = 2 + max((int(known.max(initial=-1)) + 1 for known in ensemble.categories.values()), default=0)
     table = torch.ones(len(positions), size)
     missing_left = (ensemble.missing == MISSING_NAN) & ensemble.default_left
-    for row, node in enumerate(padded.node.flatten()[positions]):
-        table[row, torch.from_numpy(ensemble.categories[int(node)].copy())] = -1.0
-        table[row, -1] = -1.0 if missing_left[node] else 1.0
-    return (positions, categorical), table
+    for row, number in enumerate(node.flatten()[positions].tolist()):
+        table[row, torch.from_numpy(ensemble.categories[number].copy())] = -1.0
+        table[row, -1] = -1.0 if missing_left[number] else 1.0
+    return positions, categorical, table
 
 
 def _draw(trees: SoftSplits, generator: torch.Generator) -> None:
