@@ -19,11 +19,9 @@ from windtunnel.trainers.loop.processes import sum_processes
 from windtunnel.trainers.recipe import Recipe
 
 
-def evaluate(
-    metric: Metric, loss: Loss, score: Callable[..., Tensor], loader: Any, output: Callable[..., Tensor] | None = None
-) -> float:
+def evaluate(metric: Metric, loss: Loss, score: Callable[..., Tensor], loader: Any) -> float:
     """The metric over the rows of a loader; see ``evaluate_both``, which takes longer if a custom loss is slow."""
-    return evaluate_both(metric, loss, score, loader, output, with_loss=metric.name == "loss")[1]
+    return evaluate_both(metric, loss, score, loader, with_loss=metric.name == "loss")[1]
 
 
 def evaluate_both(
