@@ -62,16 +62,16 @@ class FinalTrees:
         Leaves of a mean are divided by the number of trees. A leaf with a number for each score becomes a leaf in as
         many trees. Scores with fewer trees get empty trees.
         """
-        of = self.ensemble
-        yield from (_leaf(value / of.divisor) for value in of.base)
-        if of.vector:
-            for tree in range(of.trees):
-                yield from (_tree(of, tree, score) for score in range(of.outputs))
+        ensemble = self.ensemble
+        yield from (_leaf(value / ensemble.divisor) for value in ensemble.base)
+        if ensemble.vector:
+            for tree in range(ensemble.trees):
+                yield from (_tree(ensemble, tree, score) for score in range(ensemble.outputs))
             return
-        queues = [np.flatnonzero(of.output == score).tolist() for score in range(of.outputs)]
+        queues = [np.flatnonzero(ensemble.output == score).tolist() for score in range(ensemble.outputs)]
         for place in range(max(map(len, queues), default=0)):
             for queue in queues:
-                yield _tree(of, queue[place]) if place < len(queue) else _leaf(0.0)
+                yield _tree(ensemble, queue[place]) if place < len(queue) else _leaf(0.0)
 
 
 def missing_left(tree: Tree) -> NDArray[np.bool_]:
@@ -88,18 +88,22 @@ def _leaf(value: float) -> Tree:
     return Tree(whole, np.zeros(0), flags, np.zeros(0, np.int8), whole, whole, np.array([value]), {})
 
 
-def _tree(of: TreeEnsemble, tree: int, score: int | None = None) -> Tree:
-    nodes = slice(int(of.node_start[tree]), int(of.node_start[tree + 1]))
-    leaves = of.leaf_value[of.leaf_start[tree] : of.leaf_start[tree + 1]]
+def _tree(ensemble: TreeEnsemble, tree: int, score: int | None = None) -> Tree:
+    nodes = slice(int(ensemble.node_start[tree]), int(ensemble.node_start[tree + 1]))
+    leaves = ensemble.leaf_value[ensemble.leaf_start[tree] : ensemble.leaf_start[tree + 1]]
     return Tree(
-        of.feature[nodes],
-        of.threshold[nodes],
-        of.default_left[nodes],
-        of.missing[nodes],
-        of.left[nodes],
-        of.right[nodes],
-        (leaves if score is None else leaves[:, score]) / of.divisor,
-        {node - nodes.start: of.categories[node] for node in range(nodes.start, nodes.stop) if node in of.categories},
+        ensemble.feature[nodes],
+        ensemble.threshold[nodes],
+        ensemble.default_left[nodes],
+        ensemble.missing[nodes],
+        ensemble.left[nodes],
+        ensemble.right[nodes],
+        (leaves if score is None else leaves[:, score]) / ensemble.divisor,
+        {
+            node - nodes.start: ensemble.categories[node]
+            for node in range(nodes.start, nodes.stop)
+            if node in ensemble.categories
+        },
     )
 
 

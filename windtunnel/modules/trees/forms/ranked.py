@@ -32,16 +32,16 @@ class RankedTrees(TreeForm):
         super().arrange()
         _, _, is_node = self._positions()
         column, split = self._nodes()
-        used, of = np.unique(column[is_node], return_inverse=True)
+        used, place = np.unique(column[is_node], return_inverse=True)
         split = split[is_node]
-        thresholds = [np.unique(split[of == c]) for c in range(len(used))]
+        thresholds = [np.unique(split[place == c]) for c in range(len(used))]
         shift = max(map(len, thresholds), default=1).bit_length()
         dtype = np.int32 if (len(used) + 1) << shift < 1 << 31 else np.int64
         word = np.full(len(column), (1 << shift) - 1, dtype)
         rank = np.zeros(len(split), np.int64)
         for c, splits in enumerate(thresholds):
-            rank[of == c] = np.searchsorted(splits, split[of == c])
-        word[is_node] = (of << shift) + rank
+            rank[place == c] = np.searchsorted(splits, split[place == c])
+        word[is_node] = (place << shift) + rank
         self.shift = shift
         offset = (np.arange(max(1, len(used))) << shift).astype(dtype)
         self.ranks = Ranks(thresholds or [np.zeros(1)], offset, self.threshold.device)

@@ -19,13 +19,13 @@ from windtunnel.modules.trees.soft.kernel.operands import LEARNED, Dropout, Soft
 _TAGS = (torch.Tag.cudagraph_unsafe,)
 
 
-def soft_ensemble(of: SoftOperands, rate: float = 0.0, *, whole: bool = False) -> Tensor:
+def soft_ensemble(operands: SoftOperands, rate: float = 0.0, *, whole: bool = False) -> Tensor:
     """Scores ``[B, K]`` without a base, or the leaves ``[B, T * l]``; dropout draws from torch's generator.
 
     See ``kernel`` for the formulas, and ``Dropout`` for ``whole``.
     """
     seed = torch.randint(2**62, (1,)) if rate else torch.zeros(0, dtype=torch.int64)
-    result: Tensor = _soft_trees(*of, seed, rate, whole)
+    result: Tensor = _soft_trees(*operands, seed, rate, whole)
     return result.t()
 
 
@@ -49,19 +49,19 @@ def _soft_trees(
     rate: float,
     whole: bool,
 ) -> Tensor:
-    of = SoftOperands(z, weight, threshold, slope, path, path_bias, leaf_slope, leaf_value, x, feature, missing,
-                      direction, category_node, category_table)  # fmt: skip
+    operands = SoftOperands(z, weight, threshold, slope, path, path_bias, leaf_slope, leaf_value, x, feature, missing,
+                            direction, category_node, category_table)  # fmt: skip
     dropout = _dropout(seed, rate, whole)
-    return launch.forward(of, dropout) if launch.takes(of) else kernel.forward(of, dropout)
+    return launch.forward(operands, dropout) if launch.takes(operands) else kernel.forward(operands, dropout)
 
 
 @torch.library.custom_op("windtunnel::soft_trees_backward", mutates_args=(), tags=_TAGS)
 def _soft_trees_backward(
     grad: Tensor, operands: list[Tensor], seed: Tensor, rate: float, whole: bool, wanted: list[bool]
 ) -> list[Tensor]:
-    of, dropout = SoftOperands(*operands), _dropout(seed, rate, whole)
-    run = launch.backward if launch.takes(of) else kernel.backward
-    return run(grad, of, dropout, wanted)
+    soft, dropout = SoftOperands(*operands), _dropout(seed, rate, whole)
+    run = launch.backward if launch.takes(soft) else kernel.backward
+    return run(grad, soft, dropout, wanted)
 
 
 def _dropout(seed: Tensor, rate: float, whole: bool) -> Dropout:
@@ -70,16 +70,19 @@ def _dropout(seed: Tensor, rate: float, whole: bool) -> Dropout:
 
 @_soft_trees.register_fake
 def _(*args: Any) -> Tensor:
-    of = SoftOperands(*args[: len(SoftOperands._fields)])
-    trees, leaves = of.path_bias.shape
-    return of.z.new_empty(of.leaf_value.shape[2] if of.leaf_value.dim() == 3 else trees * leaves, of.z.shape[0])
+    operands = SoftOperands(*args[: len(SoftOperands._fields)])
+    trees, leaves = operands.path_bias.shape
+    return operands.z.new_empty(
+        operands.leaf_value.shape[2] if operands.leaf_value.dim() == 3 else trees * leaves, operands.z.shape[0]
+    )
 
 
 @_soft_trees_backward.register_fake
 def _(grad: Tensor, operands: list[Tensor], seed: Tensor, rate: float, whole: bool, wanted: list[bool]) -> list[Tensor]:
-    of = SoftOperands(*operands)
+    soft = SoftOperands(*operands)
     return [
-        of.z.new_empty(getattr(of, name).shape if wish else (0,)) for name, wish in zip(LEARNED, wanted, strict=True)
+        soft.z.new_empty(getattr(soft, name).shape if wish else (0,))
+        for name, wish in zip(LEARNED, wanted, strict=True)
     ]
 
 
