@@ -17,7 +17,6 @@ from windtunnel.trainers.refresh.refresh import refresh
 if TYPE_CHECKING:
     from windtunnel.api.report import Report
     from windtunnel.assemble import Assembly
-    from windtunnel.encode import Rows
     from windtunnel.explain import Explanation
     from windtunnel.export import Format
 
