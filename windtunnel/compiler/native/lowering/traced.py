@@ -78,8 +78,8 @@ class Recorder:
 
     def __init__(self, image: ImageWriter) -> None:
         self.image = image
-        self.values: list[float] = []
-        self._places: dict[int, int] = {}
+        self.values: list[float] = []  # the constants, by their numbers
+        self._number_of_bits: dict[int, int] = {}  # the 64 bits of a constant -> its number
         self._columns = 0
 
     def record(self, func: Any, args: Any, kwargs: Any) -> Any:
@@ -121,9 +121,9 @@ class Recorder:
         if tensor.dtype == torch.int64 and tensor.numel() and int(tensor.abs().max()) > EXACT:
             raise NotNative("whole numbers beyond 2^53 have no native form")
         bits, at = torch.unique(tensor.detach().double().contiguous().view(torch.int64), return_inverse=True)
-        places = [self._places.setdefault(bit, len(self._places)) for bit in bits.tolist()]
-        self.values += torch.tensor([*self._places][len(self.values) :]).view(torch.float64).tolist()
-        return torch.tensor([-1 - place for place in places], dtype=torch.int64)[at].view(tensor.shape)
+        numbers = [self._number_of_bits.setdefault(each, len(self._number_of_bits)) for each in bits.tolist()]
+        self.values += torch.tensor([*self._number_of_bits][len(self.values) :]).view(torch.float64).tolist()
+        return torch.tensor([-1 - number for number in numbers], dtype=torch.int64)[at].view(tensor.shape)
 
     def constants(self, places: NDArray[np.int64]) -> NDArray[np.float64]:
         """The values of constants."""
