@@ -68,11 +68,10 @@ def classifier(fitted: XGBClassifier) -> Predictor:
         raise UnsupportedEstimator(
             f"{type(fitted).__name__} was fitted on {model.targets} labels per row; fit one estimator for each label"
         )
-    link = "sigmoid" if model.outputs == 1 else "softmax"
+    link, loss = ("sigmoid", "logistic") if model.outputs == 1 else ("softmax", "softmax")
     dtypes = {name: dtype for name, dtype in FLOAT32.items() if name != "predict"}
     # With multi:softmax the source returns the labels of the booster.
     kind = np.int32 if model.objective == "multi:softmax" else np.int64
-    loss = "logistic" if model.outputs == 1 else "softmax"
     return model.predictor(link=link, loss=loss, dtypes=dtypes, classes=np.arange(fitted.n_classes_, dtype=kind))
 
 
@@ -113,6 +112,12 @@ class _Model:
     def parameters(self) -> Mapping[str, str]:
         parameters: Mapping[str, str] = self.learner["learner_model_param"]
         return parameters
+
+    @property
+    def _trees(self) -> Any:
+        """The part that holds the trees; dart has a whole gbtree within it."""
+        booster = self.learner["gradient_booster"]
+        return booster.get("gbtree", booster)["model"]
 
     @property
     def targets(self) -> int:
@@ -172,11 +177,10 @@ class _Model:
         return LinearSkippingMissing(tensor(table.T), tensor(bias))
 
     def _ensemble(self) -> tuple[TreeEnsemble, NDArray[np.int64]]:
-        booster = self.learner["gradient_booster"]
-        dart = booster["name"] == "dart"
-        model = booster["gbtree"]["model"] if dart else booster["model"]
+        model = self._trees
         trees, info = model["trees"], np.array(model["tree_info"], np.int64)
-        drops = np.array(booster["weight_drop"] if dart else np.ones(len(trees)), np.float32).astype(np.float64)
+        drops = self.learner["gradient_booster"].get("weight_drop", np.ones(len(trees)))
+        drops = np.array(drops, np.float32).astype(np.float64)
         if self.iterations is not None:
             count = int(model["iteration_indptr"][self.iterations])
             trees, info, drops = trees[:count], info[:count], drops[:count]
@@ -188,9 +192,7 @@ class _Model:
 
     def _codes(self) -> dict[int, list[Any]]:
         """The categories of each column that was a category of a DataFrame, in the order of their codes."""
-        booster = self.learner["gradient_booster"]
-        model = (booster["gbtree"] if booster["name"] == "dart" else booster)["model"]
-        encodings = model.get("cats", {}).get("enc", [])
+        encodings = self._trees.get("cats", {}).get("enc", [])
         categories = {column: _categories(encoding) for column, encoding in enumerate(encodings)}
         return {column: values for column, values in categories.items() if values}
 
