@@ -148,19 +148,19 @@ class TrainingProfile:
                 drifts.append(profile.drift(names[profile.column], block[:, position].numpy(force=True)))
         return tuple(sorted(drifts, key=lambda drift: -drift.index))
 
-    def background(self, encoder: RowEncoder, rows: int = BACKGROUND_ROWS) -> Batch | None:
-        """Encoded rows with independent columns, whose values occur as often as in the profile.
+    def background(self, encoder: RowEncoder) -> Batch | None:
+        """``BACKGROUND_ROWS`` encoded rows with independent columns, whose values occur as often as in the profile.
 
         A number is the mean of its bin. None if the profile lacks a column, such as one of a step on the host.
         """
         generator, filled, places = np.random.default_rng(0), set(), _BatchPlaces.of(encoder)
-        numbers = torch.full((rows, len(encoder.numbers)), torch.nan, dtype=getattr(torch, encoder.dtype))
-        ids = torch.zeros((rows, len(encoder.categories)), dtype=torch.int64)
+        numbers = torch.full((BACKGROUND_ROWS, len(encoder.numbers)), torch.nan, dtype=getattr(torch, encoder.dtype))
+        ids = torch.zeros((BACKGROUND_ROWS, len(encoder.categories)), dtype=torch.int64)
         for profile in self.columns:
             if (position := places.counted(profile)) is None:
                 continue
             filled.add(profile.column)
-            drawn = profile.draw(rows, generator)
+            drawn = profile.draw(BACKGROUND_ROWS, generator)
             if profile.numeric:
                 means = np.append(np.nan, profile.means[1:].numpy())
                 numbers[:, position] = torch.from_numpy(means[drawn])
