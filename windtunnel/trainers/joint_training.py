@@ -36,7 +36,7 @@ def check_trainable(net: TranslatedPipeline) -> None:
     """Raise ``BadInput`` if joint training has nothing to train."""
     if is_trainable(net):
         return
-    if getattr(net, "history", None) is not None:
+    if net.history is not None:
         raise BadInput(
             "nothing in this translation is trainable: an earlier fit replaced its steps by the exact, frozen steps of "
             "the source. Translate the source again, or load a file that was saved before that fit."
