@@ -45,7 +45,7 @@ def nearest(name: str, accepted: Iterable[str], other_names: Mapping[str, str] |
     ``other_names`` are names that other libraries use, each with the accepted one.
     """
     names = list(accepted)
-    initials = {"".join(word[:1] for word in name.split("_")): name for name in reversed(names) if "_" in name}
+    initials = {"".join(word[:1] for word in each.split("_")): each for each in reversed(names) if "_" in each}
     suggestion = {**initials, **(other_names or {})}.get(name)
     close = [suggestion] if suggestion else get_close_matches(name, names, n=1)
     return f"did you mean {close[0]}?" if close else f"choose from {', '.join(names)}"

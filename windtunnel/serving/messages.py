@@ -46,7 +46,7 @@ def rows_of_json(value: Any, schema: Schema) -> Rows:
     if wrong := [type(row).__name__ for row in rows if not isinstance(row, dict)]:
         raise BadInput(f'a row must be an object of columns, such as {{"age": 31}}; got a {wrong[0]}.')
     if len(rows) == 1:
-        return {name: [value] for name, value in rows[0].items()}
+        return {name: [cell] for name, cell in rows[0].items()}
     return columns_of_dicts(rows)
 
 

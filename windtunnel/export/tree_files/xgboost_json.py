@@ -151,7 +151,7 @@ def _tree(number: int, tree: Tree, width: int) -> dict[str, Any]:
         "loss_changes": zeros,
         "parents": parents.tolist(),
         "right_children": children[1].tolist(),
-        "split_conditions": [float(str(number)) for number in condition],  # the fewest digits that round to it
+        "split_conditions": [float(str(value)) for value in condition],  # the fewest digits that round to it
         "split_indices": at_nodes(tree.feature),
         "split_type": at_nodes(is_set),
         "sum_hessian": zeros,

@@ -122,7 +122,7 @@ class StageBuilder:
             if (host := summed_host(source, self.model.counts)) is not None:
                 return self.sums(host, self.model, source)[column]
             if source not in self._nodes:
-                inputs = [self.source(place) for place in source.inputs]  # the nodes that it reads come first
+                inputs = [self.source(read) for read in source.inputs]  # the nodes that it reads come first
                 self._nodes[source] = inputs
             return place
         if (host_column := self.model.host_column(column)) is not None:
