@@ -17,7 +17,7 @@ from windtunnel.errors import UnsupportedEstimator
 from windtunnel.modules.decompositions.densities import NormalLikelihood
 from windtunnel.modules.linear.linear import Linear
 from windtunnel.modules.linear.projection import Projection
-from windtunnel.translators.arrays import tensor
+from windtunnel.translators.arrays import per_column, tensor
 from windtunnel.translators.conversions import Transformer
 from windtunnel.translators.registry import translates
 
@@ -93,13 +93,13 @@ def projection(weight: ArrayLike, center: ArrayLike | None = None, bias: ArrayLi
     """(x - center) weight^T + bias."""
     matrix = tensor(weight)
     middle = torch.zeros(matrix.shape[1], dtype=torch.float64) if center is None else tensor(center)
-    return Projection(matrix, tensor(np.broadcast_to(np.asarray(bias), (len(matrix),))), middle)
+    return Projection(matrix, per_column(bias, len(matrix)), middle)
 
 
 def linear(weight: ArrayLike, bias: ArrayLike = 0.0) -> Linear:
     """X weight^T + bias."""
     matrix = tensor(weight)
-    return Linear(matrix, tensor(np.broadcast_to(np.asarray(bias), (len(matrix),))))
+    return Linear(matrix, per_column(bias, len(matrix)))
 
 
 def _with_likelihood(fitted: Any, module: Projection) -> Projection | Transformer:
