@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from windtunnel.compiler.graphs import EXAMPLE_ROWS, check_same, computed_in, made_up_rows
+from windtunnel.compiler.graphs import EXAMPLE_ROWS, check_close, computed_in, made_up_rows
 from windtunnel.encode import CategoryColumn, RowEncoder, Rows
 from windtunnel.modules.base import Module
 from windtunnel.program.program import Program
@@ -122,7 +122,7 @@ class ProgramEngine(ABC):
                 rows = [block[:count] for block in blocks]
                 # Some modules need a row.
                 expected = self.program.output(method, *(rows if count else blocks))[:count]
-                check_same(run(*rows), expected, computed_in(self.program))
+                check_close(run(*rows), expected, computed_in(self.program))
 
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"_cached": None}

@@ -36,15 +36,15 @@ def computed_in(module: nn.Module) -> torch.dtype:
     return torch.float32 if any(each.dtype == torch.float32 for each in module.parameters()) else torch.float64
 
 
-def check_same(found: Tensor, expected: Tensor, computed: torch.dtype | None = None) -> None:
+def check_close(output: Tensor, expected: Tensor, computed: torch.dtype | None = None) -> None:
     """Raise unless nearly all numbers agree to the last digits; a few may be ill-conditioned on made-up rows.
 
     ``computed`` is the type that they were computed in, if that is not their own.
     """
-    found, expected = found.cpu(), expected.cpu()
+    output, expected = output.cpu(), expected.cpu()
     fine, coarse = (1e-4, 1e-2) if torch.float32 in (computed, expected.dtype) else (1e-9, 1e-5)
-    torch.testing.assert_close(found, expected, rtol=coarse, atol=coarse, equal_nan=True)
-    same = torch.isclose(found, expected, rtol=fine, atol=fine, equal_nan=True).double().mean()
+    torch.testing.assert_close(output, expected, rtol=coarse, atol=coarse, equal_nan=True)
+    same = torch.isclose(output, expected, rtol=fine, atol=fine, equal_nan=True).double().mean()
     if len(expected) > 1 and same < MOSTLY:
         raise ValueError(f"{1 - float(same):.0%} of the numbers are off by more than {fine}")
 

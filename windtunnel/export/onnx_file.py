@@ -13,7 +13,7 @@ from torch import Tensor
 
 from windtunnel.atomic_write import write_atomically
 from windtunnel.compiler import onnx_runtime
-from windtunnel.compiler.graphs import check_same, computed_in
+from windtunnel.compiler.graphs import check_close, computed_in
 from windtunnel.compiler.onnx_trees import ML, ML_VERSION, put_nodes, with_nodes
 from windtunnel.encode import FIRST_ID, MISSING_ID, UNKNOWN_ID, CategoryColumn, Rows
 from windtunnel.errors import UnfaithfulOption
@@ -98,7 +98,7 @@ def _check(model: Any, blocks: tuple[Tensor, ...], expected: list[tuple[Tensor, 
     for outputs_of_rows in expected:
         first_rows = [block[: len(outputs_of_rows[0])] for block in blocks]
         for output, wanted in zip(run.outputs(*first_rows), outputs_of_rows, strict=True):
-            check_same(output, wanted, computed)
+            check_close(output, wanted, computed)
 
 
 def _with_columns(model: Any, number_columns: list[str], net: TranslatedPipeline, types: Mapping[str, int]) -> Any:
