@@ -27,8 +27,8 @@ class TextLookup(nn.Module):
         self.index = {as_text(value): 2 + position for position, value in enumerate(vocabulary.values)}
         self.first_bucket = 2 + len(vocabulary.values)
         self.buckets = vocabulary.buckets
-        self.rejects_unknown = bool(category.rejects_unknown)
-        self.rejects_missing = bool(category.rejects_missing)
+        self.rejects_unknown = category.rejects_unknown
+        self.rejects_missing = category.rejects_missing
 
     def forward(self, texts: list[str | None]) -> Tensor:
         """B texts -> int64 ``[B]``."""
@@ -69,10 +69,10 @@ class NumberLookup(nn.Module):
         self.register_buffer("values", torch.from_numpy(values[order] if len(values) else np.zeros(1)))
         self.register_buffer("ids", torch.from_numpy(order + 2 if len(values) else np.zeros(1, np.int64)))
         self.hashes = category.vocabulary.buckets > 0
-        self.rejects_unknown = bool(category.rejects_unknown)
-        self.rejects_missing = bool(category.rejects_missing)
-        self.rejects_infinite = bool(category.rejects_infinite)
-        self.rejects_fractions = bool(category.rejects_fractions)
+        self.rejects_unknown = category.rejects_unknown
+        self.rejects_missing = category.rejects_missing
+        self.rejects_infinite = category.rejects_infinite
+        self.rejects_fractions = category.rejects_fractions
 
     def forward(self, numbers: Tensor) -> Tensor:
         """float64 ``[B]`` -> int64 ``[B]``."""

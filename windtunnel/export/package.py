@@ -130,8 +130,8 @@ def _categories(net: TranslatedPipeline) -> list[dict[str, Any]]:
             "column": names(net.encoder, [category.column])[0],
             "values": [str(value) for value in category.vocabulary.values],
             "buckets": category.vocabulary.buckets,
-            "rejects_unknown": bool(category.rejects_unknown),
-            "rejects_missing": bool(category.rejects_missing),
+            "rejects_unknown": category.rejects_unknown,
+            "rejects_missing": category.rejects_missing,
         }
         for _, category in text_slots(net.encoder)
     ]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from importlib.metadata import version
 from os import PathLike, fspath
 from pathlib import Path
@@ -74,13 +73,9 @@ def pack(net: TranslatedPipeline) -> bytes:
     changed = {name: initial[name] for name, value in weights.items() if _bytes(initial[name]) != _bytes(value)}
     zero = [name for name, value in changed.items() if not value.any()]
     graph = _graph_data(net, exact, zero)
-    categories = [
-        replace(each, rejects_unknown=bool(each.rejects_unknown), rejects_missing=bool(each.rejects_missing))
-        for each in net.encoder.categories
-    ]
     try:
         text = graph.model_dump_json()
-        categories_text = CategoriesData(categories=categories).model_dump_json()
+        categories_text = CategoriesData(categories=net.encoder.categories).model_dump_json()
     except PydanticSerializationError as error:
         raise UnfaithfulOption(
             f"a name, label or category of the translation is no valid Unicode text ({error}), and an artefact holds "
@@ -213,7 +208,7 @@ def _checked(model: type[Data], text: str | bytes, name: str) -> Data:
     try:
         return model.model_validate_json(text)
     except ValidationError as error:
-        places = [f"{'.'.join(map(str, one['loc'])) or 'top'}: {one['msg']}" for one in error.errors()[:3]]
+        places = [f"{'.'.join(map(str, each['loc'])) or 'top'}: {each['msg']}" for each in error.errors()[:3]]
         raise BadFile(f"the JSON of {name} is not what windtunnel writes ({'; '.join(places)}).") from error
 
 
