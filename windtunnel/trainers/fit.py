@@ -112,14 +112,15 @@ def fit(
     checkpoints = CheckpointOptions(directory, checkpoint_every, resumed)
     checkpoints.check(trainer)
 
-    rejecting = [replace(category) for category in net.encoder.categories]
+    rejecting, before = [replace(category) for category in net.encoder.categories], net.history
     try:
         with show_progress(progress), net.in_torch():
             history = finetune(net, train, valid, resolved, joint_recipe, lightning, checkpoints)
     except BaseException:
-        # Encoding training rows made the encoder accept categories that the source rejects. Undo that, as no fit
-        # took place.
-        net.replace_categories(rejecting)
+        # Encoding training rows made the encoder accept categories that the source rejects. Undo that if nothing was
+        # installed.
+        if net.history is before:
+            net.replace_categories(rejecting)
         raise
     net.record(history=history)
     if progress:

@@ -10,7 +10,11 @@ from typing import Any
 
 import pytest
 import pytorch_lightning as pl
+from linear_case import FRAME, QUICK as TWO_EPOCHS, Y, linear
 from small_net import QUICK, TASKS, SmallNet, finetune, rows, same_bits, weights
+
+import windtunnel
+from windtunnel.errors import BadInput
 
 
 def _breaking(error: BaseException) -> Iterator[Any]:
@@ -88,3 +92,20 @@ def test_an_error_tells_how_many_epochs_were_finished() -> None:
     assert note.startswith("2 epochs were finished; the translation holds the weights of the best one, epoch 2")
     assert net.history is not None and net.history.summary.endswith("epoch 2 of 2")
     assert net.history.stopped == "by an error, an interrupt or a callback"
+
+
+def test_an_interrupt_keeps_new_categories_with_what_was_learned_of_them() -> None:
+    class Interrupt(pl.Callback):
+        def on_train_epoch_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
+            if trainer.current_epoch == 1:
+                raise KeyboardInterrupt
+
+    net, new = windtunnel.translate(linear()), FRAME.assign(city="Lilliput")
+    train = FRAME.assign(city=new["city"].where(FRAME.index < 50, FRAME["city"])), Y["label"]
+    with pytest.raises(BadInput, match="has 299 values for 300 rows"):
+        net.fit(train, (FRAME, Y["label"][:-1]), recipe="joint", **TWO_EPOCHS)
+    with pytest.raises(BadInput, match="Lilliput"):
+        net.predict(new)
+    with pytest.raises(KeyboardInterrupt):
+        net.fit(train, (FRAME, Y["label"]), recipe="joint", callbacks=Interrupt(), **TWO_EPOCHS)
+    assert len(net.predict(new)) == len(new)
