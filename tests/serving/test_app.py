@@ -45,7 +45,8 @@ def folder(fitted, tmp_path_factory):
 @pytest.fixture(scope="module")
 def port(folder):
     models = [folder / "churn.windtunnel", folder / "line.windtunnel"]
-    app = application(models, max_bytes=100_000, max_rows=100, timeout=2.0)
+    # The collection of garbage after a reload goes through all objects of the tests, which takes seconds at times.
+    app = application(models, max_bytes=100_000, max_rows=100, timeout=5.0)
     with running(app, keep_alive=60) as port:  # a client that a busy machine keeps waiting is not an idle one
         yield port
 
@@ -281,7 +282,7 @@ def test_no_request_is_lost_while_files_are_replaced_damaged_and_deleted(folder,
             while not stop.is_set():
                 connection.request("POST", "/models/line/predict", "[[2, 1]]")
                 response = connection.getresponse()
-                answers.append((response.status, json.loads(response.read())["predictions"]))
+                answers.append((response.status, json.loads(response.read())))
 
     def wait_for(version):
         while call("GET", "/v2/models/line")[1]["versions"] != [version]:
@@ -303,8 +304,8 @@ def test_no_request_is_lost_while_files_are_replaced_damaged_and_deleted(folder,
         finally:
             stop.set()
         assert [client.result() for client in sending] == [None] * 4
-    assert {status for status, _ in answers} == {200}
-    assert {round(value, 6) for _, (value,) in answers} == {5.0, 8.0}
+    assert [answer for answer in answers if answer[0] != 200] == []
+    assert {round(value, 6) for _, answer in answers for value in answer["predictions"]} == {5.0, 8.0}
 
 
 def test_files_of_one_name_are_rejected(folder):
