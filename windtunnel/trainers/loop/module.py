@@ -101,7 +101,13 @@ class FineTuning(pl.LightningModule):
         checkpoint["sums"] = of_processes({name: [*map(float, pair)] for name, pair in self._sums.items()})
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Restore the visited rows of tables, and the sums of an unfinished epoch's losses."""
+        """Restore the visited rows of tables, and the sums of an unfinished epoch's losses.
+
+        The optimizer keeps the options of the recipe, but for the rate, which a schedule moves.
+        """
+        for state in checkpoint["optimizer_states"]:
+            for saved, group in zip(state["param_groups"], self._optimizer().param_groups, strict=True):
+                saved.update({name: value for name, value in group.items() if name not in ("params", "lr")})
         if (before := sorted(checkpoint.get("tables", {}))) != (now := sorted(self.tables)):
             raise BadInput(
                 f"the checkpoint has large tables {before} trained by rows, and now they are {now}; resume with as "
