@@ -24,6 +24,7 @@ from windtunnel.program.program_facts import ProgramFacts
 from windtunnel.program.row_slices import (
     CPU,
     LARGE,
+    dense_rows,
     dense_slices,
     has_non_finite,
     in_slices,
@@ -128,8 +129,7 @@ class ScoringPipeline(nn.Module):
         if (numbers := self.encoder.sparse_numbers(rows)) is not None:
             count, width = numbers.shape
             check_dense(count, width, numbers.dtype.itemsize)
-            dense = next(dense_slices(numbers, max(count, 1), self.encoder.unstored_number))
-            return (Batch.of_numbers(dense.contiguous()),)
+            return (Batch.of_numbers(dense_rows(numbers, self.encoder.unstored_number)),)
         if (batch := self.encoder.encode_few(rows)) is not None:
             return (batch,)
         columns = self.encoder.columns(rows)
