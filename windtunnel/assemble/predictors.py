@@ -176,8 +176,8 @@ class Predictors:
         if gives_sparse(inputs):
             return self._builder.module(step.name, "", ZeroAsMissing(), columns)
         if gives_sparse(inputs, raw=True):
-            # Steps before it may drop zeros that a matrix stores. It turns a table of sparse columns into a dense one,
-            # where steps around it make a sparse matrix of it.
+            # XGBoost alone takes what a matrix leaves out for missing, and makes a table of sparse columns dense. Steps
+            # before it may drop zeros that a matrix stores, and make a matrix of such a table.
             alone = step is self._context.graph and isinstance(inputs, Raw)
             self._builder.encoder.unstored = "missing" if alone else "rejected"
             self._builder.encoder.rejects_sparse_columns |= not alone

@@ -56,7 +56,7 @@ class ProgramStep(nn.Module):
     def __init__(self, module: Module, takes: Sequence[Take], name: str, rejects: Sequence[str] = ()) -> None:
         super().__init__()
         self.module: Module = module
-        # Typed by what it holds; torch.jit.script warns of ``list`` and ``dict`` here.
+        # Typed by what it holds, which a ModuleList does not tell mypy; torch.jit.script warns of ``list`` here.
         self.takes: MutableSequence[Take] = nn.ModuleList(takes)  # type: ignore[assignment]
         self.name = name
         # What the source's step rejects in these columns: "nan", "inf", "huge" (finite numbers beyond float32).
@@ -135,7 +135,7 @@ class Program(nn.Module):
 
     def __init__(self, steps: Sequence[ProgramStep], method_steps: Mapping[str, ProgramStep] | None = None) -> None:
         super().__init__()
-        # Typed by what they hold.
+        # Typed by what they hold, as in ``ProgramStep``.
         self.steps: MutableSequence[ProgramStep] = nn.ModuleList(steps)  # type: ignore[assignment]
         self.method_steps: MutableMapping[str, ProgramStep] = MethodSteps(dict(method_steps or {}))  # type: ignore[assignment]
 
