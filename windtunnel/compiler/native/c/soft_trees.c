@@ -24,26 +24,31 @@ enum { WT_SOFT_ROWS = 64, WT_SOFT_UNITS = 4 };
 #pragma GCC optimize("fp-contract=fast")
 
 typedef float wt_lanes __attribute__((vector_size(32), aligned(4), may_alias));
+typedef int32_t wt_mask_lanes __attribute__((vector_size(32), aligned(4), may_alias));
 typedef float wt_wide_lanes __attribute__((vector_size(64), aligned(4), may_alias));
 
 /* The coefficients of 2^r for r between -1/2 and 1/2, from r^6 down to r; within 1e-7. */
 #define WT_SOFT_POWERS(term) \
     term(0.00015353362f) term(0.0013398874f) term(0.009618437f) term(0.055503324f) term(0.24022648f) term(0.6931472f) term(1.0f)
 
-/* 1 / (1 + 2^y) of each unit and row. */
+/* A number where a mask has all bits, else that of other lanes. */
+#define WT_SOFT_CHOICE(mask, number, other) \
+    (wt_lanes)(((mask) & (wt_mask_lanes)((number) + (wt_lanes){0})) | (~(mask) & (wt_mask_lanes)(other)))
+
+/* 1 / (1 + 2^y) of each unit and row; in words of the compiler, which otherwise takes one row after the other. */
 static inline __attribute__((always_inline)) void wt_soft_steps(float *units, size_t count, size_t rows) {
-    for (size_t unit = 0; unit < count; unit++) {
-        float *y = units + unit * WT_SOFT_ROWS;
-        for (size_t row = 0; row < rows; row++) {
-            float bounded = y[row] < -126.0f ? -126.0f : y[row] > 126.0f ? 126.0f : y[row];
-            float rounded = bounded + 12582912.0f - 12582912.0f, r = bounded - rounded, power = 0.0f;
+    for (size_t unit = 0; unit < count; unit++)
+        for (size_t row = 0; row < rows; row += sizeof(wt_lanes) / sizeof(float)) {
+            wt_lanes *place = (wt_lanes *)(units + unit * WT_SOFT_ROWS + row), y = *place;
+            y = WT_SOFT_CHOICE(y < -126.0f, -126.0f, y);
+            y = WT_SOFT_CHOICE(y > 126.0f, 126.0f, y);
+            wt_lanes rounded = y + 12582912.0f - 12582912.0f, r = y - rounded, power = {0};
 #define WT_SOFT_TERM(factor) power = power * r + factor;
             WT_SOFT_POWERS(WT_SOFT_TERM)
 #undef WT_SOFT_TERM
-            union { int32_t bits; float number; } scale = {.bits = ((int32_t)rounded + 127) << 23};
-            y[row] = 1.0f / (1.0f + power * scale.number);
+            wt_lanes scale = (wt_lanes)((__builtin_convertvector(rounded, wt_mask_lanes) + 127) << 23);
+            *place = 1.0f / (1.0f + power * scale);
         }
-    }
 }
 
 #ifdef WT_WIDE_PROCESSOR
