@@ -96,6 +96,8 @@ static inline int is_passed(double x, double edge, int64_t which) {
     }
 }
 
+static inline double passes(double x, double edge, int64_t which) { return is_passed(x, edge, which) ? 1.0 : 0.0; }
+
 WT_INLINE void bisect_columns(const wt_call *call, int64_t which) {
     const double *edges = wt_tensor(call, 0);
     const int64_t *counts = wt_tensor(call, 1);
@@ -106,8 +108,12 @@ WT_INLINE void bisect_columns(const wt_call *call, int64_t which) {
         size_t count = (size_t)counts[column];
         if (count <= MOST_COMPARED_EDGES && rows > 1) {
             for (size_t row = 0; row < rows; row++) y[row] = 0.0;
-            for (size_t at = 0; at < count; at++)
-                for (size_t row = 0; row < rows; row++) y[row] += is_passed(x[row], edge[at], which) ? 1.0 : 0.0;
+            size_t at = 0;
+            for (; at + 4 <= count; at += 4) /* four, so that a sum is read and written a quarter as often */
+                for (size_t row = 0; row < rows; row++)
+                    y[row] += (passes(x[row], edge[at], which) + passes(x[row], edge[at + 1], which)) + (passes(x[row], edge[at + 2], which) + passes(x[row], edge[at + 3], which));
+            for (; at < count; at++)
+                for (size_t row = 0; row < rows; row++) y[row] += passes(x[row], edge[at], which);
             continue;
         }
         for (size_t row = 0; row < rows; row++) {
