@@ -106,8 +106,19 @@ def test_residual_model_and_cell_statistics() -> None:
     numbers[::9, 0], numbers[::11, 1], numbers[5, 0] = math.nan, math.inf, edges[0, 2]
     x = torch.cat([numbers, torch.randint(0, 4, (300, 2), generator=drawn).double()], dim=1)
     with torch.no_grad():
-        for module in (model, statistics):
+        for module in (model, model.interactions_alone(), statistics):
             torch.testing.assert_close(computed(module, x), module(x), rtol=1e-12, atol=1e-12)
+
+
+def test_what_two_modules_compute_alike_is_computed_once() -> None:
+    edges = torch.arange(6, dtype=torch.float64).reshape(2, 3)
+    image, generator = ImageWriter(2, 0), torch.Generator()
+    first, same, different = (
+        lower(ResidualModel.zero(at, [5, 5], torch.ones(1), rank=0, generator=generator), image, [0, 1], torch.float64)
+        for at in (edges, edges.clone(), edges + 1)
+    )
+    assert first == same and first != different
+    assert operations_of(image.image([*first, *same, *different])).count("bisect") == 2
 
 
 def test_hashed_interactions_and_trees_over_their_bytes() -> None:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 from copy import copy
 from dataclasses import dataclass
+from itertools import starmap
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
@@ -65,6 +66,12 @@ class _Step:
     outputs: list[int]
     facts: tuple[Fact, ...]
 
+    def computes(self, operation: str, inputs: Sequence[int], outputs: int, facts: Sequence[Fact]) -> bool:
+        """Whether a step of this operation would give the same columns."""
+        if (operation, list(inputs), outputs) != (self.operation, self.inputs, len(self.outputs)):
+            return False
+        return all(starmap(_equal, zip(facts, self.facts, strict=True)))
+
 
 class ImageWriter:
     """Collects the steps of a native program.
@@ -112,8 +119,11 @@ class ImageWriter:
         ``operation`` is a name in ``OPERATIONS``, ``inputs`` are the columns that it reads, and ``outputs`` is how many
         columns it writes. ``facts`` are what the operation reads, in its order; tensors of floats are stored as
         float64. For a block of rows the operation needs ``scratch`` bytes of memory, and ``scratch_per_row`` more for
-        each row.
+        each row. Where an earlier step computes the same, its columns are given and no step is added.
         """
+        for earlier in self._steps:
+            if earlier.computes(operation, inputs, outputs, facts):
+                return [*earlier.outputs]
         written = self._new_columns(outputs)
         self._steps.append(_Step(operation, list(inputs), written, facts))
         self._scratch, self._scratch_per_row = max(self._scratch, scratch), max(self._scratch_per_row, scratch_per_row)
@@ -246,6 +256,13 @@ class _Data:
         for start, part in [(0, header.tobytes()), *self._parts]:
             block[start : start + len(part)] = part
         return bytes(block)
+
+
+def _equal(fact: Fact, other: Fact) -> bool:
+    """Whether two facts are stored as the same bytes."""
+    arrays = [_array(each) if isinstance(each, Tensor | np.ndarray) else np.array(each) for each in (fact, other)]
+    first, second = arrays
+    return first.dtype == second.dtype and first.shape == second.shape and first.tobytes() == second.tobytes()
 
 
 def _array(fact: Tensor | NDArray[Any]) -> NDArray[Any]:
