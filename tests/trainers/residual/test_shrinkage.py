@@ -13,6 +13,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 import windtunnel
+from windtunnel.modules.linear.residual_model import ResidualModel
 from windtunnel.trainers.residual.significance import SignificanceTest
 
 TRAIN, VALID = slice(0, 6000), slice(6000, 8500)
@@ -72,6 +73,17 @@ def test_the_history_has_the_metric_of_what_is_installed() -> None:
     assert net.history is not None and net.history.kept is not None
     rmse = root_mean_squared_error(y[VALID], net.predict(X[VALID]))
     assert net.history.best == net.history.kept.metric == pytest.approx(rmse, rel=1e-5)
+
+
+def test_interactions_are_installed_without_untrained_factors() -> None:
+    X, y = numbers()
+    train, valid = (X[:2500], y[:2500]), (X[VALID], y[VALID])
+    net = windtunnel.translate(Ridge().fit(*train))
+    net.fit(train, valid, epochs=1, learning_rate=10.0, progress=False, accelerator="cpu")
+    assert net.history is not None and net.history.kept is not None and net.history.kept.name == "interactions"
+    model = next(step.module for step in net.program.steps if isinstance(step.module, ResidualModel))
+    assert model.factors.shape[2] == 0 and not model.weight.any() and model.cross.any()
+    assert net.history.best == pytest.approx(root_mean_squared_error(y[VALID], net.predict(X[VALID])), rel=1e-5)
 
 
 def test_the_best_epoch_is_installed_whole_where_it_overrules_the_test() -> None:

@@ -3,6 +3,7 @@
 # No postponed annotations here: torch.jit.script reads the class-level ones and takes no strings.
 
 from collections.abc import Sequence
+from copy import deepcopy
 from typing import ClassVar, Self
 
 import torch
@@ -50,7 +51,7 @@ class ResidualModel(Module):
 
     @classmethod
     def zero(cls, edges: Tensor, size: Sequence[int], unit: Tensor, *, rank: int, generator: torch.Generator) -> Self:
-        """Build a model of score 0 without interactions; factors of 1e-2 break the symmetry."""
+        """Build a model without interactions: weights of 0, and factors of 1e-2, which break the symmetry."""
         codes, outputs = sum(size), len(unit)
         factors = torch.randn(codes, outputs, rank, generator=generator) * 0.01
         return cls(
@@ -83,6 +84,13 @@ class ResidualModel(Module):
         cross = torch.cat([*tables, self.unit.new_zeros(len(tables), len(self.unit))])
         # Means of noisy rows need no more than float32, in which files store what it holds.
         self.cross = nn.Parameter(cross.float().to(cross.dtype), requires_grad=False)
+
+    def interactions_alone(self) -> Self:
+        """The same interactions, with weights of 0 and without the factorization machine."""
+        alone = deepcopy(self)
+        alone.weight = nn.Parameter(torch.zeros_like(self.weight))
+        alone.factors = nn.Parameter(self.factors.detach()[:, :, :0].clone())
+        return alone
 
     def codes(self, x: Tensor) -> Tensor:
         """The code of each column, int64 ``[B, numbers + categories]``."""

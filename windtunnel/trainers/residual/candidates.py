@@ -112,7 +112,7 @@ def residual_candidates(
     """Candidates, simplest first: translation, source pipeline, tree-block weights, interactions, residual model."""
     metric = recipe.metric_for(model)
     of_model = [
-        _interactions_candidate(setup.initial, training, metric),
+        _interactions_candidate(setup, metric),
         _residual_candidate(setup.initial, model, training, metric, recipe),
     ]
     return _pipeline_candidates(net, data, setup, recipe, metric) + [
@@ -159,8 +159,9 @@ def _pipeline_candidates(
     return candidates
 
 
-def _interactions_candidate(initial: ResidualFit, training: TrainingResult, metric: Metric) -> Candidate | None:
+def _interactions_candidate(setup: ResidualSetup, metric: Metric) -> Candidate | None:
     """The interactions alone, where any were selected."""
+    initial = setup.initial
     if initial.interaction_test is None:
         return None
     if not len(initial.residual.interactions):
@@ -168,15 +169,16 @@ def _interactions_candidate(initial: ResidualFit, training: TrainingResult, metr
         scored = [((initial.init_scores(*rows) + initial.crossfitted,), *rest)]
         val_loss, value = evaluate_both(metric, by_blocks(initial.loss), lambda scores: scores, scored)
         return Candidate("interactions", value, val_loss, test=test, rejected=test.reason)
-    test, epoch_0 = initial.test_interactions(metric), training.epochs[0]
+    test = initial.test_interactions(metric)
+    val_loss, value = evaluate_both(metric, initial.loss, initial.init_scores, initial.validation_batches(setup.valid))
     return Candidate(
         "interactions",
-        epoch_0.metric,
-        epoch_0.val_loss,
+        value,
+        val_loss,
         epoch=0,
         test=test,
         rejected=test.reason,
-        residual=initial.fitted,
+        residual=initial.interactions_alone,
     )
 
 

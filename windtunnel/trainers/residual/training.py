@@ -69,7 +69,7 @@ class FittedResidual:
 
 @dataclass(frozen=True)
 class ResidualFit:
-    """A residual model with fitted interactions and columns of score 0, and the rows to train and test it on."""
+    """A residual model with fitted interactions and untrained columns, and the rows to train and test it on."""
 
     model: ResidualOnScores
     inputs: ResidualInputs  # the columns that the residual model reads
@@ -94,6 +94,11 @@ class ResidualFit:
     def fitted(self) -> FittedResidual:
         """The residual model, and the columns that it reads."""
         return FittedResidual(self.residual, self.inputs)
+
+    @property
+    def interactions_alone(self) -> FittedResidual:
+        """The interactions without the columns, whose factors are random until they are trained."""
+        return FittedResidual(self.residual.interactions_alone(), self.inputs)
 
     @property
     def outputs(self) -> int:

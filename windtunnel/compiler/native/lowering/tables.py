@@ -53,7 +53,7 @@ def _residual_model(module: ResidualModel, image: ImageWriter, columns: list[int
     factors = module.factors.detach().double()
     # 1/2 (|sum f|^2 - sum |f|^2), of which the second sum joins the weights.
     weight = module.weight.detach().double() - 0.5 * factors.square().sum(dim=2)
-    terms = [_sum_of_rows(image, rows, weight)]
+    terms = [_sum_of_rows(image, rows, weight)] if weight.any() or not len(module.interactions) else []
     if rank := factors.shape[2]:
         sums = _sum_of_rows(image, rows, factors.flatten(1))
         squares = image.step("binary", [*sums, *sums], len(sums), BINARY.index("mul"))
