@@ -56,11 +56,45 @@ static void read_rows(const wt_program *program, const wt_rows *rows, size_t sta
     for (; first < block->rows; first++) read_some(program, rows, start, block, first, 1);
 }
 
-static void write_rows(const wt_program *program, double *out, const wt_call *block) {
+/* Four columns of four rows as rows: to[j][k] = from[k][j]. */
+#ifdef __has_builtin
+#if __has_builtin(__builtin_shufflevector)
+#define WT_TURNS 4
+typedef double four_numbers __attribute__((vector_size(32), aligned(8), may_alias));
+WT_INLINE void turn(const double *const from[WT_TURNS], double *const to[WT_TURNS]) {
+    four_numbers column[WT_TURNS];
+    for (size_t k = 0; k < WT_TURNS; k++) column[k] = *(const four_numbers *)(const void *)from[k];
+    const four_numbers even01 = __builtin_shufflevector(column[0], column[1], 0, 4, 2, 6), odd01 = __builtin_shufflevector(column[0], column[1], 1, 5, 3, 7);
+    const four_numbers even23 = __builtin_shufflevector(column[2], column[3], 0, 4, 2, 6), odd23 = __builtin_shufflevector(column[2], column[3], 1, 5, 3, 7);
+    *(four_numbers *)(void *)to[0] = __builtin_shufflevector(even01, even23, 0, 1, 4, 5);
+    *(four_numbers *)(void *)to[1] = __builtin_shufflevector(odd01, odd23, 0, 1, 4, 5);
+    *(four_numbers *)(void *)to[2] = __builtin_shufflevector(even01, even23, 2, 3, 6, 7);
+    *(four_numbers *)(void *)to[3] = __builtin_shufflevector(odd01, odd23, 2, 3, 6, 7);
+}
+#endif
+#endif
+
+WT_PROCESSORS static void write_rows(const wt_program *program, double *out, const wt_call *block) {
     const uint32_t *places = (const uint32_t *)(const void *)(block->image + program->output_columns);
-    for (size_t column = 0; column < program->outputs; column++) {
+    size_t column = 0, outputs = program->outputs;
+#ifdef WT_TURNS
+    for (; column + WT_TURNS <= outputs; column += WT_TURNS) {
+        const double *from[WT_TURNS];
+        for (size_t k = 0; k < WT_TURNS; k++) from[k] = block->workspace + places[column + k] * block->stride;
+        size_t row = 0;
+        for (; row + WT_TURNS <= block->rows; row += WT_TURNS) {
+            double *to[WT_TURNS];
+            for (size_t k = 0; k < WT_TURNS; k++) to[k] = out + (row + k) * outputs + column;
+            turn(from, to);
+            for (size_t k = 0; k < WT_TURNS; k++) from[k] += WT_TURNS;
+        }
+        for (; row < block->rows; row++)
+            for (size_t k = 0; k < WT_TURNS; k++) out[row * outputs + column + k] = *from[k]++;
+    }
+#endif
+    for (; column < outputs; column++) {
         const double *from = block->workspace + places[column] * block->stride;
-        for (size_t row = 0; row < block->rows; row++) out[row * program->outputs + column] = from[row];
+        for (size_t row = 0; row < block->rows; row++) out[row * outputs + column] = from[row];
     }
 }
 
