@@ -21,7 +21,7 @@ from windtunnel.trainers.residual.validation_rows import Items
 
 RACE_RATE, RACE_TREES, RACE_ROWS = 0.1, 60, 30_000
 """Learning rate, trees and rows of a race, which chooses blocks of rows and the weight of the start scores."""
-KEPT_INTERACTIONS = 40
+KEPT_INTERACTIONS = 20
 """Interactions that the final trees read: those on whose features the trees of the races gain most."""
 WEIGHTS = (0.75, 0.5, 0.25)
 """Other weights than 1 of the scores to start from: a source that has fitted noise in its columns is worth less."""
