@@ -54,18 +54,29 @@ void wt_two_classes(const wt_call *call) {
     }
 }
 
-/* y_k = exp(x_k - max) / sum_j exp(x_j - max) */
-void wt_softmax(const wt_call *call) {
+/* y_k = exp(x_k - max) / sum_j exp(x_j - max), column by column */
+WT_PROCESSORS void wt_softmax(const wt_call *call) {
+    enum { AT_ONCE = 64 };
     size_t columns = call->step->inputs;
-    for (size_t row = 0; row < call->rows; row++) {
-        double most = -INFINITY, sum = 0;
-        for (size_t column = 0; column < columns; column++) most = fmax(most, wt_input(call, column)[row]);
+    for (size_t first = 0; first < call->rows; first += AT_ONCE) {
+        size_t count = call->rows - first < AT_ONCE ? call->rows - first : AT_ONCE;
+        double most[AT_ONCE], sum[AT_ONCE];
+        for (size_t row = 0; row < count; row++) most[row] = -INFINITY;
+        for (size_t row = 0; row < count; row++) sum[row] = 0;
         for (size_t column = 0; column < columns; column++) {
-            double power = exp(wt_input(call, column)[row] - most);
-            wt_output(call, column)[row] = power;
-            sum += power;
+            const double *x = wt_input(call, column) + first;
+            for (size_t row = 0; row < count; row++) most[row] = x[row] > most[row] ? x[row] : most[row];
         }
-        for (size_t column = 0; column < columns; column++) wt_output(call, column)[row] /= sum;
+        for (size_t column = 0; column < columns; column++) {
+            const double *x = wt_input(call, column) + first;
+            double *restrict y = wt_output(call, column) + first;
+            for (size_t row = 0; row < count; row++) y[row] = exp(x[row] - most[row]);
+            for (size_t row = 0; row < count; row++) sum[row] += y[row];
+        }
+        for (size_t column = 0; column < columns; column++) {
+            double *restrict y = wt_output(call, column) + first;
+            for (size_t row = 0; row < count; row++) y[row] /= sum[row];
+        }
     }
 }
 
@@ -86,23 +97,27 @@ void wt_shares(const wt_call *call) {
 }
 
 /* The position of the predicted label: of one score whether it is above 0, else that of the first of the greatest. */
-void wt_position(const wt_call *call) {
+WT_PROCESSORS void wt_position(const wt_call *call) {
+    enum { AT_ONCE = 64 };
     size_t columns = call->step->inputs;
-    double *y = wt_output(call, 0);
-    for (size_t row = 0; row < call->rows; row++) {
-        if (columns < 2) {
-            y[row] = columns == 1 && wt_input(call, 0)[row] > 0;
-            continue;
-        }
-        size_t best = 0;
-        double most = wt_input(call, 0)[row];
+    double *position = wt_output(call, 0);
+    if (columns < 2) {
+        for (size_t row = 0; row < call->rows; row++) position[row] = columns == 1 && wt_input(call, 0)[row] > 0;
+        return;
+    }
+    for (size_t first = 0; first < call->rows; first += AT_ONCE) {
+        size_t count = call->rows - first < AT_ONCE ? call->rows - first : AT_ONCE;
+        double most[AT_ONCE], best[AT_ONCE];
+        for (size_t row = 0; row < count; row++) most[row] = wt_input(call, 0)[first + row];
+        for (size_t row = 0; row < count; row++) best[row] = 0;
         for (size_t column = 1; column < columns; column++) {
-            double x = wt_input(call, column)[row];
-            if (x > most || (x != x && most == most)) { /* NaN counts as the greatest, as in torch */
-                best = column;
-                most = x;
+            const double *x = wt_input(call, column) + first;
+            for (size_t row = 0; row < count; row++) {
+                int more = (x[row] > most[row]) | ((x[row] != x[row]) & (most[row] == most[row])); /* NaN is the greatest, as in torch */
+                best[row] = more ? (double)column : best[row];
+                most[row] = more ? x[row] : most[row];
             }
         }
-        y[row] = (double)best;
+        for (size_t row = 0; row < count; row++) position[first + row] = best[row];
     }
 }
