@@ -66,12 +66,6 @@ class _Step:
     outputs: list[int]
     facts: tuple[Fact, ...]
 
-    def computes(self, operation: str, inputs: Sequence[int], outputs: int, facts: Sequence[Fact]) -> bool:
-        """Whether a step of this operation would give the same columns."""
-        if (operation, list(inputs), outputs) != (self.operation, self.inputs, len(self.outputs)):
-            return False
-        return all(starmap(_equal, zip(facts, self.facts, strict=True)))
-
 
 class ImageWriter:
     """Collects the steps of a native program.
@@ -83,6 +77,8 @@ class ImageWriter:
     def __init__(self, numbers: int, ids: int) -> None:
         self._columns = 0
         self._steps: list[_Step] = []
+        # The steps of an operation on the same inputs with as many outputs: only their facts may differ.
+        self._alike: dict[tuple[str, tuple[int, ...], int], list[_Step]] = {}
         self._scratch = self._scratch_per_row = 0
         # The columns of the two blocks.
         self.numbers, self.ids = self._new_columns(numbers), self._new_columns(ids)
@@ -94,6 +90,7 @@ class ImageWriter:
         other = copy(self)
         other.numbers, other.ids, other._steps = [*self.numbers], [*self.ids], [*self._steps]
         other.bytes_of = {**self.bytes_of}
+        other._alike = {key: [*steps] for key, steps in self._alike.items()}
         return other
 
     def add_numbers(self, count: int) -> list[int]:
@@ -121,11 +118,14 @@ class ImageWriter:
         float64. For a block of rows the operation needs ``scratch`` bytes of memory, and ``scratch_per_row`` more for
         each row. Where an earlier step computes the same, its columns are given and no step is added.
         """
-        for earlier in self._steps:
-            if earlier.computes(operation, inputs, outputs, facts):
+        alike = self._alike.setdefault((operation, tuple(inputs), outputs), [])
+        for earlier in alike:
+            if all(starmap(_equal, zip(facts, earlier.facts, strict=True))):
                 return [*earlier.outputs]
         written = self._new_columns(outputs)
-        self._steps.append(_Step(operation, list(inputs), written, facts))
+        step = _Step(operation, list(inputs), written, facts)
+        self._steps.append(step)
+        alike.append(step)
         self._scratch, self._scratch_per_row = max(self._scratch, scratch), max(self._scratch_per_row, scratch_per_row)
         return written
 
@@ -260,11 +260,10 @@ class _Data:
 
 def _equal(fact: Fact, other: Fact) -> bool:
     """Whether two facts are stored as the same bytes."""
-    arrays = [_array(each) if isinstance(each, Tensor | np.ndarray) else np.array(each) for each in (fact, other)]
-    first, second = arrays
+    first, second = _array(fact), _array(other)
     return first.dtype == second.dtype and first.shape == second.shape and first.tobytes() == second.tobytes()
 
 
-def _array(fact: Tensor | NDArray[Any]) -> NDArray[Any]:
-    array = fact.detach().cpu().numpy() if isinstance(fact, Tensor) else fact
+def _array(fact: Fact) -> NDArray[Any]:
+    array = fact.detach().cpu().numpy() if isinstance(fact, Tensor) else np.asarray(fact)
     return array.astype(np.float64) if array.dtype.kind == "f" else array
