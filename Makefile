@@ -40,12 +40,10 @@ TORCH ?= $(shell sed -n 's/^torch==//p' constraints.txt)
 OLDEST := .venv-oldest
 VERSIONS := .venv-$(notdir $(PYTHON))-torch-$(TORCH)
 $(OLDEST)/.ready: CONSTRAINTS := constraints-oldest.txt
-# torch names the version of triton that it needs.
-$(VERSIONS)/.ready: UNPINNED := triton
 $(OLDEST)/.ready $(VERSIONS)/.ready: pyproject.toml constraints.txt constraints-oldest.txt
 	$(PYTHON) -m venv $(@D)
 	echo "torch==$(TORCH)" | cat - $(CONSTRAINTS) > $(@D)/first.txt
-	awk -F '==' -v unpinned='$(UNPINNED)' 'NR == FNR { first[$$1]; print; next } !($$1 in first) && $$1 != unpinned' $(@D)/first.txt constraints.txt > $(@D)/constraints.txt
+	awk -F '==' 'NR == FNR { first[$$1]; print; next } !($$1 in first)' $(@D)/first.txt constraints.txt > $(@D)/constraints.txt
 	$(@D)/bin/pip install --quiet torch==$(TORCH)
 	$(@D)/bin/pip install --quiet --constraint $(@D)/constraints.txt --editable ".[boost,onnx,dev]"
 	touch $@

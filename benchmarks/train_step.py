@@ -32,7 +32,6 @@ from windtunnel.modules.trees.soft.trees import LEVELS, SoftTrees
 FORMS = ("ours", "direct")
 PRODUCT_UNITS = 256
 """Nodes that the products are measured on at once, so that they too work in caches."""
-TYPES = {"float32": torch.float32, "bf16": torch.bfloat16}
 
 Step = Callable[[], None]
 app = command()
@@ -50,7 +49,6 @@ class Settings:
     dropout: float
     threads: int
     device: str
-    products: str = "float32"
 
 
 @app.callback()
@@ -63,7 +61,6 @@ def main(
     dropout: Annotated[float, typer.Option(min=0, max=0.9)] = 0.0,
     threads: Annotated[int, typer.Option(min=1)] = os.cpu_count() or 1,
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
-    products: Annotated[str, typer.Option(help=f"What torch.matmul multiplies: {' or '.join(TYPES)}.")] = "float32",
     repeats: Annotated[int, typer.Option(min=1, help="Steps of each form.")] = 7,
     direct: Annotated[bool, typer.Option(help="Measure the direct form too.")] = True,
     budget_mb: Annotated[int | None, typer.Option(min=1, help="For activations; by default half of what is free.")] = (
@@ -76,9 +73,7 @@ def main(
     """Seconds and memory of one training step of soft trees."""
     if level not in LEVELS[1:]:
         raise BadInput(f"--level {level}; choose from {', '.join(LEVELS[1:])}")
-    if products not in TYPES:
-        raise BadInput(f"--products {products}; choose from {', '.join(TYPES)}")
-    of = Settings(trees, leaves, features, batch, level, dropout, threads, device, products)
+    of = Settings(trees, leaves, features, batch, level, dropout, threads, device)
     torch.set_num_threads(threads)
     set_budget(None if budget_mb is None else budget_mb * 2**20)
     if peak_of is not None:
@@ -198,7 +193,7 @@ class Direct:
 
 def matmul(of: Settings) -> Step:
     """The matrix products of a step, none of them twice."""
-    kind: dict[str, Any] = {"device": of.device, "dtype": TYPES[of.products]}
+    kind: dict[str, Any] = {"device": of.device}
     depth = LEVELS.index(of.level)
     at_once = max(1, min(of.trees, PRODUCT_UNITS // of.leaves))
     nodes = of.leaves - 1

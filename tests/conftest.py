@@ -10,7 +10,7 @@ CASE_TABLE = ("test_translate", "test_backends", "test_export_modules", "test_to
 """Files that compile large parts of the case table; one worker runs them all, so each pipeline is fitted once."""
 SLOW_FILES = (
     "test_export_formats", "test_rejected_rows", "test_sweep", "test_storage", "test_compiled_fit",
-    "test_train_step_benchmark", "test_streaming", "test_strategies", "test_soft_triton",
+    "test_train_step_benchmark", "test_streaming", "test_strategies",
     "test_catboost_categories", "test_paper", "test_wrappers", "test_residual_model", "test_crossfit",
     "test_passes", "test_dropped_columns", "test_accuracy_benchmark", "test_readme", "test_soft_kernel",
     "test_distributed", "test_resume", "test_finetune", "test_factorization_machine", "test_fuzz",

@@ -6,11 +6,8 @@ Files with modules do not postpone annotations: ``torch.jit.script`` reads those
 from importlib import import_module
 from pkgutil import walk_packages
 
-NEEDS_TRITON = "windtunnel.modules.trees.soft.gpu.triton_kernels"
-
 
 def import_all() -> None:
     """Import every file of the folder, so that ``base.MODULES`` is complete."""
     for module in walk_packages(__path__, f"{__name__}."):
-        if module.name != NEEDS_TRITON:
-            import_module(module.name)
+        import_module(module.name)

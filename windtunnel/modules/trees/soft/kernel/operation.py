@@ -11,7 +11,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from windtunnel.modules.trees.soft.gpu import launch
 from windtunnel.modules.trees.soft.kernel import slices as kernel
 from windtunnel.modules.trees.soft.kernel.operands import LEARNED, Dropout, SoftOperands
 
@@ -51,17 +50,14 @@ def _soft_trees(
 ) -> Tensor:
     operands = SoftOperands(z, weight, threshold, slope, path, path_bias, leaf_slope, leaf_value, x, feature, missing,
                             direction, category_node, category_table)  # fmt: skip
-    dropout = _dropout(seed, rate, whole)
-    return launch.forward(operands, dropout) if launch.takes(operands) else kernel.forward(operands, dropout)
+    return kernel.forward(operands, _dropout(seed, rate, whole))
 
 
 @torch.library.custom_op("windtunnel::soft_trees_backward", mutates_args=(), tags=_TAGS)
 def _soft_trees_backward(
     grad: Tensor, operands: list[Tensor], seed: Tensor, rate: float, whole: bool, wanted: list[bool]
 ) -> list[Tensor]:
-    soft, dropout = SoftOperands(*operands), _dropout(seed, rate, whole)
-    run = launch.backward if launch.takes(soft) else kernel.backward
-    return run(grad, soft, dropout, wanted)
+    return kernel.backward(grad, SoftOperands(*operands), _dropout(seed, rate, whole), wanted)
 
 
 def _dropout(seed: Tensor, rate: float, whole: bool) -> Dropout:
