@@ -13,7 +13,7 @@ from torch import Tensor
 
 from benchmarks.train_step import Direct, Settings, random_trees
 from windtunnel.modules.trees import SoftLeaves, SoftTrees
-from windtunnel.modules.trees.soft.kernel import memory, tree_weights
+from windtunnel.modules.trees.soft.kernel import memory, tree_pass, tree_weights
 from windtunnel.modules.trees.soft.kernel.operation import soft_ensemble
 from windtunnel.modules.trees.soft.kernel.subnormal import SMALLEST, without_subnormals
 from windtunnel.modules.trees.threads import run_parallel
@@ -34,9 +34,12 @@ def cut_small(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     memory.set_budget(None)
 
 
-@pytest.fixture(params=[0.0, 1.0], ids=["multiplied", "added up"])
+@pytest.fixture(params=["multiplied", "added up", "as on a GPU"])
 def either_way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tree_weights, "SPARSE", request.param)
+    """The second layer is multiplied or added up; on a GPU the first layer of L1 and L2 is multiplied too."""
+    monkeypatch.setattr(tree_weights, "SPARSE", 1.0 if request.param == "added up" else 0.0)
+    if request.param == "as on a GPU":
+        monkeypatch.setattr(tree_pass, "favours_dense", lambda batch: True)
 
 
 @pytest.fixture

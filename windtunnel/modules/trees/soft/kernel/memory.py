@@ -11,11 +11,11 @@ import torch
 
 log = logging.getLogger("windtunnel")
 
-UNITS = {"cpu": 512, "cuda": 1024}
-"""Nodes or leaves worked on at once; more leave the cache, fewer spend the time on calls (measured)."""
+UNITS = {"cpu": 512, "cuda": 8192}
+"""Nodes or leaves worked on at once; more leave the cache of a CPU, fewer spend the time on calls (measured)."""
 GATHERED = 2
 """Times as many where each node reads one column: the work of a call is less, and threads wait for Python's lock."""
-ROWS = {"cpu": 256, "cuda": 65536}
+ROWS = {"cpu": 256, "cuda": 16384}
 """Rows worked on at once."""
 BUFFERS = 6
 """Blocks of units x rows alive at once: two layers, their gradients, and a mask for each."""

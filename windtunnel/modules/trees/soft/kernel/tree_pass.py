@@ -17,6 +17,7 @@ from windtunnel.modules.trees.soft.kernel.overrides import NodeOverrides, missin
 from windtunnel.modules.trees.soft.kernel.tree_weights import (
     SparseWeights,
     TreeWeights,
+    favours_dense,
     favours_sparse,
     one_column_each,
 )
@@ -118,8 +119,12 @@ def _first(operands: SoftOperands, part: slice) -> Tensor | SparseWeights:
     if operands.weight.numel():
         weight = pad((operands.weight[part] * slope[:, None, :-1]).transpose(1, 2), (0, 0, 0, 1))
         return torch.cat([weight, shift.unsqueeze(2)], dim=2).flatten(0, 1)
-    column = pad(operands.feature[part], (0, 1)).flatten()
-    return one_column_each(column, slope.flatten(), shift.flatten(), operands.z.shape[1])
+    column, width = pad(operands.feature[part], (0, 1)).flatten(), operands.z.shape[1]
+    if favours_dense(operands.z):
+        dense = operands.z.new_zeros(len(column), width + 1).scatter_(1, column[:, None], slope.view(-1, 1))
+        dense[:, -1] = shift.flatten()
+        return dense
+    return one_column_each(column, slope.flatten(), shift.flatten(), width)
 
 
 def _second(operands: SoftOperands, part: slice, dropout: Dropout) -> TreeWeights:
