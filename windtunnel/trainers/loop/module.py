@@ -135,8 +135,9 @@ class FineTuning(pl.LightningModule):
         rate, decay = self.recipe.learning_rate, self.recipe.weight_decay
         if self.recipe.optimizer == "sgd":
             return SGD(groups, lr=rate, weight_decay=decay, momentum=0.9)
-        # On a CPU the fused step is several times faster; on a GPU it cannot be scaled and clipped in 16-bit mode.
-        fused = all(parameter.device.type == "cpu" for group in groups for parameter in group["params"])
+        # On a CPU the fused step is several times faster. On a GPU it cannot be scaled and clipped in 16-bit mode, and
+        # torch updates all tensors together by default. The weights may be on the CPU still, as for a checkpoint.
+        fused = True if self.trainer.strategy.root_device.type == "cpu" else None
         if self.tables:
             decoupled = self.recipe.optimizer == "adamw"
             options = {"weight_decay": decay, "decoupled_weight_decay": decoupled, "fused": fused}

@@ -10,12 +10,13 @@ from collections.abc import Iterator
 
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
-    """Silence Lightning's announcements, and a deprecation of torch that Lightning causes."""
+    """Silence Lightning's announcements, its advice to take a GPU, and a deprecation of torch that Lightning causes."""
     log = logging.getLogger("pytorch_lightning")
     level = log.level
     log.setLevel(logging.WARNING)
     try:
         with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="GPU available but not used", category=UserWarning)
             warnings.filterwarnings("ignore", message=".*LeafSpec", category=FutureWarning)
             yield
     finally:
