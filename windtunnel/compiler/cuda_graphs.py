@@ -1,6 +1,6 @@
 """A compiled program as CUDA graphs: few rows cost one launch, not one for each operator.
 
-Not run on a GPU yet: the tests replace a recording by a trace over fixed memory on a CPU.
+Without a GPU the tests replace a recording by a trace over fixed memory on a CPU.
 """
 
 from __future__ import annotations
@@ -103,6 +103,11 @@ def record(run: Run, numbers: Tensor, ids: Tensor) -> tuple[Tensor, Callable[[],
             run(numbers, ids)
     torch.cuda.current_stream().wait_stream(stream)
     graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        output = run(numbers, ids)
+    try:
+        with torch.cuda.graph(graph):
+            output = run(numbers, ids)
+    except torch.AcceleratorError as error:
+        raise RuntimeError(
+            "a step waits for a value that the GPU computes, as loops do, which a CUDA graph cannot"
+        ) from error
     return output, graph.replay
