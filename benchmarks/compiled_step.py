@@ -1,7 +1,8 @@
 """``python -m benchmarks.compiled_step [--json]``: steps of ``fit(compile=MODE)`` and eager ones.
 
 Forward, backward, Adam and moving average of the module that ``fit`` has trained, without Lightning. Both take turns in
-one process, once torch has compiled; times are medians of the CPU seconds of one thread.
+one process, once torch has compiled; times are medians of the CPU seconds of one thread, on a GPU of the seconds until
+the step is done.
 """
 
 from __future__ import annotations
@@ -41,6 +42,7 @@ def main(
     leaves: Annotated[int, typer.Option(min=2)] = 16,
     batch: Annotated[int, typer.Option(min=1)] = 4096,
     steps: Annotated[int, typer.Option(min=4)] = 200,
+    device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
     as_json: Annotated[bool, typer.Option("--json", help="One line of JSON per case.")] = False,
 ) -> None:
     """How much of a step torch.compile saves."""
@@ -48,14 +50,14 @@ def main(
         raise BadInput(f"--case {', '.join(wrong)}; choose from {', '.join(CASES)}")
     torch.set_num_threads(1)
     for name in case or CASES:
-        of = Settings(trees, leaves, CASES[name], batch, name, 0.0, 1, "cpu")
+        of = Settings(trees, leaves, CASES[name], batch, name, 0.0, 1, device)
         result = {"case": name, "mode": mode, **measure(name, mode, of, steps), **asdict(of)}
         typer.echo(json.dumps(result) if as_json else "  ".join(f"{key} {value}" for key, value in result.items()))
 
 
 def measure(case: str, mode: str, of: Settings, steps: int) -> dict[str, float]:
     """Medians over steps in turns."""
-    both = [Steps(fitted(case, compile, of)) for compile in (None, mode)]
+    both = [Steps(fitted(case, compile, of), of.device) for compile in (None, mode)]
     eager, compiled = zip(*([one.seconds(count) for one in both] for count in range(steps)), strict=True)
     return {"eager_s": median(eager), "compiled_s": median(compiled)}
 
@@ -64,7 +66,7 @@ def fitted(case: str, compile: str | None, of: Settings) -> Clock:
     """Watch a fit of one epoch."""
     net, train, valid = pipeline(of) if case == "pipeline" else given(case, of)
     watch, recipe = Clock(time.thread_time), "default" if case == "residual" else "joint"
-    own = {"callbacks": [watch], "progress": False, "accelerator": "cpu", "compile": compile}
+    own = {"callbacks": [watch], "progress": False, "accelerator": of.device, "compile": compile}
     net.fit(train, valid, recipe=recipe, epochs=1, batch_size=of.batch, **own)
     return watch
 
@@ -72,15 +74,22 @@ def fitted(case: str, compile: str | None, of: Settings) -> Clock:
 class Steps(ByHand):
     """Steps over the same batches again and again."""
 
-    def __init__(self, watch: Clock) -> None:
-        super().__init__(watch)
+    def __init__(self, watch: Clock, device: str) -> None:
+        super().__init__(watch, device)
         self.batches = list(watch.batches)
 
     def seconds(self, count: int) -> float:
         """Take a step, and the time."""
-        batch, began = self.batches[count % len(self.batches)], time.thread_time()
+        batch, began = self.batches[count % len(self.batches)], self.now()
         self.step(batch)
-        return time.thread_time() - began
+        return self.now() - began
+
+    def now(self) -> float:
+        """Seconds of this thread; with a GPU, of the clock, once the GPU has done what it was given."""
+        if self.device == "cpu":
+            return time.thread_time()
+        torch.cuda.synchronize()
+        return time.perf_counter()
 
 
 def given(case: str, of: Settings) -> tuple[Any, Any, Any]:

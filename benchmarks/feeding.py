@@ -119,8 +119,8 @@ def measure(case: str, of: Settings, steps: int, turns: int, clock: Seconds) -> 
 class ByHand:
     """Steps of the module that ``fit`` has trained, without Lightning."""
 
-    def __init__(self, watch: Clock) -> None:
-        self.module = watch.again()
+    def __init__(self, watch: Clock, device: str = "cpu") -> None:
+        self.device, self.module = device, watch.again().to(device)
         self.weights = [one.detach() for one in watch.learned]
         self.average, self.optimizer = [one.clone() for one in self.weights], self.module._optimizer()
 
@@ -148,7 +148,8 @@ def by_hand(watch: Clock, clock: Seconds) -> tuple[list[float], list[float]]:
 
 def rows(of: Settings, steps: int) -> EncodedRows:
     """Encoded rows for ``steps`` steps; the first two numbers determine the class."""
-    numbers = torch.randn(of.batch * steps, of.features, generator=torch.Generator().manual_seed(0))
+    random = torch.Generator().manual_seed(0)
+    numbers = torch.randn(of.batch * steps, of.features, generator=random, dtype=torch.float64)
     target = (numbers[:, 0] * numbers[:, 1] > 0).float()
     return EncodedRows(Batch(numbers, torch.zeros(len(numbers), 0, dtype=torch.int64)), target, batch_size=of.batch)
 

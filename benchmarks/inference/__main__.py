@@ -39,7 +39,8 @@ def main(
         list[str] | None,
         typer.Option(
             help="BACKEND, BACKEND/STRATEGY, and either with /float32, where BACKEND is native, torch, torchscript, "
-            f"exported, onnx or aoti, which takes up to a minute to compile; by default {', '.join(ENGINES)}."
+            "exported, onnx, cudagraphs or aoti, which takes up to a minute to compile; "
+            f"by default {', '.join(ENGINES)}."
         ),
     ] = None,
     peers_python: Annotated[Path | None, typer.Option(help="A Python that has other engines installed.")] = None,
