@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib
+import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
@@ -18,7 +19,7 @@ from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 from benchmarks.accuracy.cells import ALTERNATIVES
 from benchmarks.accuracy.table import Scores
 from benchmarks.report import mean_and_error
-from benchmarks.stored import read
+from benchmarks.stored import RESULTS, read
 
 FOLDER = Path(__file__).resolve().parent / "_figures"
 INK = ("#24292f", "#e6edf3")
@@ -102,6 +103,28 @@ def joint() -> tuple[Figure, str]:
     _plot(axes, lines)
     _legend(figure, axes)
     return figure, f"Milliseconds of a training step, by its rows: {_told(lines)}"
+
+
+def levels() -> tuple[Figure, str]:
+    """What joint training gains on the validation rows by its training rows, a line per level: the best trials."""
+    lines: dict[str, list[tuple[float, float]]] = {"L4": [], "L3": [], "L2": [], "L1": []}
+    for path in (RESULTS / "sweep").glob("flights2008_*.csv"):  # each is the history.csv of a sweep
+        trials, rows = pd.read_csv(path), int(path.stem.rpartition("_")[2])
+        source = trials.query("state == 'complete' and best_epoch == 0")["auroc"].max()  # trials that kept it
+        for level, of_level in trials.groupby("level"):
+            if len(of_level) > 1:
+                lines[str(level)].append((rows, of_level["auroc"].max() - source))
+    figure = Figure(figsize=SIZE, layout="constrained")
+    axes = figure.subplots()
+    axes.set(xscale="log")
+    axes.xaxis.set_major_formatter(StrMethodFormatter("{x:,.10g}"))
+    axes.xaxis.set_minor_formatter(NullFormatter())
+    _label(axes, "training rows", "gain in validation AUC")
+    _plot(axes, lines)
+    axes.set_xticks(sorted({rows for points in lines.values() for rows, _ in points}))
+    axes.set_ylim(bottom=0)
+    _legend(figure, axes)
+    return figure, f"Gain in validation AUC of joint training, by training rows: {_told(lines)}"
 
 
 def serving() -> tuple[Figure, str]:
@@ -248,6 +271,7 @@ def _metric(name: str) -> str:
 FIGURES: dict[str, Callable[[], tuple[Figure, str]]] = {
     "speed": speed,
     "joint": joint,
+    "levels": levels,
     "serving": serving,
     "refresh": refresh,
     "against": against,
