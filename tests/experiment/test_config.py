@@ -215,6 +215,7 @@ def test_all_wrong_values_of_the_other_sections_are_named(tmp_path: Path) -> Non
         ),
         ("recipe", "papr", "recipe='papr' is not known; did you mean paper?"),
         ("recipe", {"name": "paper", "epoch": 3}, "epoch=3 is not an option"),
+        ("sweep", {"space": {"level": "L4", "learning_rate": 0.001}}, "leaves nothing to try"),
         ("data", 3, "data=3"),
     ],
 )

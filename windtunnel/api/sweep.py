@@ -14,7 +14,7 @@ from windtunnel.api.load import load
 from windtunnel.api.translate import translate
 from windtunnel.errors import BadInput
 from windtunnel.program.translate_options import check_options
-from windtunnel.sweeps.space import parse_space
+from windtunnel.sweeps.space import given_space
 from windtunnel.trainers.recipe import Recipe, reject_unknown
 
 if TYPE_CHECKING:
@@ -126,9 +126,7 @@ def sweep(
     check_options(**translate_options)
     recipe_options: dict[str, Any] = {"joint": False} | ({} if metric is None else {"metric": metric})
     base = Recipe.resolve(recipe, recipe_options)
-    parsed = None if space is None else parse_space(space)
-    if parsed is not None and not parsed.swept:
-        raise BadInput("space fixes everything and leaves nothing to try; give at least one option a list or a range")
+    parsed = None if space is None else given_space(space)
     if parsed is not None and "loss" in parsed.swept and base.metric in (None, "loss"):
         raise BadInput("space: losses of different kinds cannot be compared; name a metric, such as metric='log_loss'")
     from windtunnel.sweeps.run import run

@@ -122,9 +122,9 @@ class SweepConfig(SweepOptions):
     @classmethod
     def _accepted_space(cls, space: dict[str, Any] | None) -> dict[str, Any] | None:
         if space is not None and find_spec("optuna") is not None:
-            from windtunnel.sweeps.space import parse_space
+            from windtunnel.sweeps.space import given_space
 
-            parse_space(space)
+            given_space(space)
         return space
 
 

@@ -87,6 +87,20 @@ class Space:
         return True
 
 
+def given_space(space: Mapping[str, Any]) -> Space:
+    """``parse_space``, of which trials have something to try.
+
+    Raises
+    ------
+    BadInput
+        As ``parse_space``, and where every option is fixed.
+    """
+    parsed = parse_space(space)
+    if not parsed.swept:
+        raise BadInput("space fixes everything and leaves nothing to try; give at least one option a list or a range")
+    return parsed
+
+
 def parse_space(space: Mapping[str, Any], *, is_default: bool = False) -> Space:
     """Convert a space as users write it.
 
