@@ -22,7 +22,9 @@ import windtunnel
 from windtunnel.errors import InvalidOption, UnfaithfulOption
 from windtunnel.trainers.loop.compiled import MODES
 
-pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
+if not torch.cuda.is_available():
+    pytest.skip("no GPU", allow_module_level=True)
+
 RANDOM = np.random.default_rng(0)
 X = RANDOM.normal(size=(3000, 6)).astype(np.float32)
 X[:, 5] = RANDOM.integers(0, 8, len(X))
