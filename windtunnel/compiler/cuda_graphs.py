@@ -108,6 +108,6 @@ def record(run: Run, numbers: Tensor, ids: Tensor) -> tuple[Tensor, Callable[[],
             output = run(numbers, ids)
     except torch.AcceleratorError as error:
         raise RuntimeError(
-            "a step waits for a value that the GPU computes, as loops do, which a CUDA graph cannot"
+            "it could not be recorded as a CUDA graph, as where a step waits for a value that the GPU computes (a loop)"
         ) from error
     return output, graph.replay
