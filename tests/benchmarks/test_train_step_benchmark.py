@@ -44,6 +44,13 @@ def test_processes_measure_the_memory_of_their_form(monkeypatch: pytest.MonkeyPa
     assert result["direct_peak_mb"] > kept and result["peak_mb"] < kept / 2 and result["process_mb"] > 0
 
 
+def test_rows_per_second_without_the_direct_form() -> None:
+    of = train_step.Settings(3, 5, 4, 40, "L4", 0.0, 1, "cpu")
+    found = train_step.times(of, 1, direct=False)
+    assert found["samples_per_s"] == pytest.approx(40 / found["step_s"])
+    assert train_step.matmul(of)() is None
+
+
 @pytest.mark.parametrize("wrong", [["--level", "L9"], ["--peak-of", "theirs"]])
 def test_what_is_wrong_is_named(wrong: list[str]) -> None:
     done = CliRunner().invoke(train_step.app, [*SMALL, *wrong])
