@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 from case import Case
-from cases import parametrized
+from cases import CASES, parametrized
 from lightgbm import LGBMClassifier, LGBMRegressor
 from parity import assert_case, compiled
 from sklearn.linear_model import LogisticRegression
@@ -45,6 +45,19 @@ def trees(task: str) -> Any:
 @parametrized()
 def test_the_outputs_are_those_of_the_source(case: Case) -> None:
     assert_case(case, compiled(case.id, device="cuda"))
+
+
+@pytest.mark.parametrize("backend", ["torch", "torchscript"])
+@pytest.mark.parametrize("strategy", ["gemm", "tree_traversal", "perfect_tree_traversal"])
+def test_the_strategies_give_what_the_source_gives(backend: str, strategy: str) -> None:
+    case = CASES["trees of three classes"]
+    net = windtunnel.compile(case.fitted(), backend=backend, strategy=strategy, device="cuda")
+    np.testing.assert_allclose(net.predict_proba(case.rows()), case.fitted().predict_proba(case.rows()), 1e-9)
+
+
+def test_onnx_runs_on_the_cpu_only() -> None:
+    with pytest.raises(InvalidOption, match="backend='onnx' runs on the CPU"):
+        windtunnel.compile(CASES["trees alone"].fitted(), backend="onnx", device="cuda")
 
 
 @pytest.mark.filterwarnings("ignore:The CUDA Graph is empty")

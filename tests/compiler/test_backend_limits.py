@@ -127,9 +127,3 @@ def test_devices_that_are_not_there_are_named(device: str) -> None:
         pytest.skip("there is one")
     with pytest.raises(InvalidOption, match=f"device='{device}'"):
         windtunnel.compile(CASES["trees alone"].fitted(), device=device)
-
-
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
-def test_onnx_runs_on_the_cpu_only() -> None:
-    with pytest.raises(InvalidOption, match="backend='onnx' runs on the CPU"):
-        windtunnel.compile(CASES["trees alone"].fitted(), backend="onnx", device="cuda")

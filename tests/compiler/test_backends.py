@@ -437,12 +437,3 @@ def test_sessions_compute_no_more_than_their_output(monkeypatch: pytest.MonkeyPa
         graph = onnx.load_from_string(model).graph
         read = {name for node in graph.node for name in node.input} | {one.name for one in graph.output}
         assert all(read & set(node.output) for node in graph.node)
-
-
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
-@pytest.mark.parametrize("backend", ["torch", "torchscript"])
-@pytest.mark.parametrize("strategy", ["gemm", "tree_traversal", "perfect_tree_traversal"])
-def test_on_a_gpu(backend: str, strategy: str) -> None:
-    case = CASES["trees of three classes"]
-    net = windtunnel.compile(case.fitted(), backend=backend, strategy=strategy, device="cuda")
-    np.testing.assert_allclose(net.predict_proba(case.rows()), case.fitted().predict_proba(case.rows()), 1e-9)
