@@ -114,12 +114,7 @@ def levels() -> tuple[Figure, str]:
         for level, of_level in trials.groupby("level"):
             if len(of_level) > 1:
                 lines[str(level)].append((rows, of_level["auroc"].max() - source))
-    figure = Figure(figsize=SIZE, layout="constrained")
-    axes = figure.subplots()
-    axes.set(xscale="log")
-    axes.xaxis.set_major_formatter(StrMethodFormatter("{x:,.10g}"))
-    axes.xaxis.set_minor_formatter(NullFormatter())
-    _label(axes, "training rows", "gain in validation AUC")
+    figure, axes = _log_axes("training rows", "gain in validation AUC", y_scale="linear")
     _plot(axes, lines)
     axes.set_xticks(sorted({rows for points in lines.values() for rows, _ in points}))
     axes.set_ylim(bottom=0)
@@ -220,11 +215,12 @@ def _told_gains(measured: Scores, shown: dict[str, str]) -> str:
     return f"Gain in test AUC over the source pipeline: {'; '.join(counts)}"
 
 
-def _log_axes(x: str, y: str) -> tuple[Figure, Axes]:
+def _log_axes(x: str, y: str, y_scale: str = "log") -> tuple[Figure, Axes]:
     figure = Figure(figsize=SIZE, layout="constrained")
     axes = figure.subplots()
-    axes.set(xscale="log", yscale="log")
-    axes.yaxis.set_major_locator(LogLocator(subs=(1, 3)))
+    axes.set(xscale="log", yscale=y_scale)
+    if y_scale == "log":
+        axes.yaxis.set_major_locator(LogLocator(subs=(1, 3)))
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_major_formatter(StrMethodFormatter("{x:,.10g}"))
         axis.set_minor_formatter(NullFormatter())
