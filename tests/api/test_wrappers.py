@@ -155,6 +155,27 @@ STOPPING = {
 }
 
 
+def test_a_class_with_one_row_leaves_rows_for_validation():
+    X = np.random.default_rng(0).normal(size=(300, 3))
+    y = np.where(X[:, 0] > 0, "yes", "no").astype(object)
+    y[7] = "once"
+    used, held = WindTunnelClassifier()._split(y, 0)
+    assert 7 in used and len(held) == 30
+    assert sorted([*used, *held]) == [*range(300)]
+    assert "on 30 validation rows" in str(WindTunnelClassifier(recipe=Recipe(epochs=1)).fit(X, y).history_)
+
+
+def test_too_few_rows_to_hold_out_are_reported_as_training_rows():
+    history = WindTunnelRegressor(recipe=Recipe(epochs=1)).fit([[0.0]], [1.0]).history_
+    assert "on 1 training rows" in str(history)
+
+
+@pytest.mark.parametrize("fraction", [0, 1, 5, "0.1", None])
+def test_a_fraction_out_of_range_is_rejected(fraction):
+    with pytest.raises(InvalidOption, match="validation_fraction=.* between 0 and 1"):
+        WindTunnelRegressor(validation_fraction=fraction).fit([[0.0], [1.0]], [0.0, 1.0])
+
+
 @pytest.mark.filterwarnings("ignore:the translation keeps R2")  # of trees softened by few rows
 @pytest.mark.parametrize("library", STOPPING)
 def test_a_booster_stops_early_on_held_out_rows(library):

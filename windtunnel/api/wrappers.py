@@ -6,16 +6,16 @@ import warnings
 from contextlib import suppress
 from dataclasses import fields
 from inspect import signature
-from numbers import Integral, Number
+from numbers import Integral, Number, Real
 from os import PathLike
 from typing import Any, Self
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from scipy.sparse import issparse
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, is_classifier
 from sklearn.linear_model import LogisticRegression, Ridge
-from sklearn.model_selection import train_test_split
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils import _safe_indexing, check_random_state, get_tags
@@ -45,6 +45,7 @@ from windtunnel.estimators.fitting import (
 )
 from windtunnel.explain.explanation import Explanation
 from windtunnel.program.translate_options import MAX_CALIBRATION_ROWS
+from windtunnel.trainers.data.hold_out import hold_out_mask
 from windtunnel.trainers.recipe import Recipe, reject_unknown
 
 RECIPE = "recipe__"
@@ -131,14 +132,14 @@ class _WindTunnel(BaseEstimator):
         def part(rows: NDArray[np.int64]) -> tuple[Any, ...]:
             return _safe_indexing(X, rows), y[rows], *(() if weight is None else (weight[rows],))
 
-        if eval_set is None:
-            train_rows, valid_rows = self._split(y, seed)
+        train_rows = np.arange(len(y))
+        train: Any = (X, y) if weight is None else (X, y, weight)
+        valid = None if eval_set is None else self._validation(eval_set)
+        if eval_set is None and (split := self._split(y, recipe.seed)) is not None:
+            train_rows, valid_rows = split
             train, valid = part(train_rows), part(valid_rows)
-        else:
-            train_rows = np.arange(len(y))
-            train, valid = (X, y) if weight is None else (X, y, weight), self._validation(eval_set)
         if self.folds in ("auto", None):
-            calibration = np.sort(np.random.default_rng(seed).permutation(train_rows)[:MAX_CALIBRATION_ROWS])
+            calibration = np.sort(np.random.default_rng(recipe.seed).permutation(train_rows)[:MAX_CALIBRATION_ROWS])
             self._fit_pipeline(train, valid, _safe_indexing(X, calibration), recipe)
         else:
             self._fit_members(train, valid, recipe)
@@ -184,20 +185,20 @@ class _WindTunnel(BaseEstimator):
             return int(self.random_state)
         return int(check_random_state(self.random_state).randint(2**31 - 1))
 
-    def _split(self, y: NDArray[Any], seed: int | None) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Training and validation rows; all rows for both if there are too few to split."""
-        rows = np.arange(len(y))
-        stratify = None
+    def _split(self, y: NDArray[Any], seed: int) -> tuple[NDArray[np.int64], NDArray[np.int64]] | None:
+        """Training and validation rows, by class for a classifier; None if too few rows can be held out."""
+        fraction = self.validation_fraction
+        if not (isinstance(fraction, Real) and 0 < fraction < 1):
+            raise InvalidOption(f"validation_fraction={fraction!r}; accepted are numbers between 0 and 1")
         if is_classifier(self):
             check_classification_targets(y)
-            _, counts = np.unique(y, return_counts=True)
-            if counts.min() < 2 or len(y) * self.validation_fraction < len(counts):
-                return rows, rows
-            stratify = y
-        if len(y) * self.validation_fraction < 2:
-            return rows, rows
-        train, valid = train_test_split(rows, test_size=self.validation_fraction, stratify=stratify, random_state=seed)
-        return np.sort(train), np.sort(valid)
+            target = torch.from_numpy(np.unique(y, return_inverse=True)[1])
+        else:
+            target = torch.zeros(len(y))  # one stratum
+        held_out = hold_out_mask(target, float(fraction), seed)
+        if held_out is None:
+            return None
+        return np.flatnonzero(~held_out), np.flatnonzero(held_out)
 
     def _source(self) -> Any:
         source = clone_unfitted(self._pipeline())
@@ -315,7 +316,7 @@ class WindTunnelClassifier(ClassifierMixin, _WindTunnel):
         Members of ``windtunnel.crossfit``: more accurate, and as many times slower to score. "auto" and None are one
         model.
     random_state : int, RandomState or None, default 0
-        Seed of the hold-out, the calibration rows and fine-tuning.
+        Seed of the hold-out, the calibration rows and fine-tuning; None is that of the recipe.
     progress : bool, default False
         Whether to show a progress bar.
 
