@@ -20,7 +20,7 @@ class UnsupportedEstimator(WindTunnelError, TypeError):
 
 
 class UnfaithfulOption(WindTunnelError, ValueError):
-    """An option of the source, or a level of training, that another form cannot keep with the same predictions."""
+    """A source, a level or a file format that cannot keep the predictions."""
 
 
 class InvalidOption(WindTunnelError, ValueError):
@@ -32,7 +32,7 @@ class BadInput(WindTunnelError, ValueError):
 
 
 class BadFile(WindTunnelError, ValueError):
-    """An artefact that is damaged, truncated, oversized, hostile or from another schema."""
+    """An artefact, a checkpoint or a Parquet file that is damaged, oversized, hostile or from another schema."""
 
 
 class Overloaded(WindTunnelError, RuntimeError):
@@ -48,7 +48,7 @@ def nearest(name: str, accepted: Iterable[str], other_names: Mapping[str, str] |
     initials = {"".join(word[:1] for word in each.split("_")): each for each in reversed(names) if "_" in each}
     suggestion = {**initials, **(other_names or {})}.get(name)
     close = [suggestion] if suggestion else get_close_matches(name, names, n=1)
-    return f"did you mean {close[0]}?" if close else f"choose from {', '.join(names)}"
+    return f"did you mean {close[0]}?" if close else f"choose from {', '.join(names)}."
 
 
 def join_some(texts: Iterable[str], limit: int = 12) -> str:

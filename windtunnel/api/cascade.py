@@ -107,8 +107,10 @@ def cascade(
             threshold = choose_threshold(small.predict_proba(rows), full_probabilities, correct, accuracy_loss, metric)
         candidates[names] = Cascade(small, full, groups, names, value, threshold, cache or {})
     if not candidates:
-        dear = max(groups, key=lambda group: group.cost).name
-        raise InvalidOption(f"no group costs less than half of all; {dear!r} is the dearest. Split it, or give cost=.")
+        most_expensive = max(groups, key=lambda group: group.cost).name
+        raise InvalidOption(
+            f"no group costs less than half of all; {most_expensive!r} is the most expensive. Split it, or give cost=."
+        )
     best = min(candidates.values(), key=lambda candidate: (candidate.expected_cost, len(candidate.efficient)))
     return best.timed(rows, cost or {})
 
@@ -116,10 +118,10 @@ def cascade(
 def _check_options(metric: str, accuracy_loss: float, gamma: float | None) -> None:
     if metric not in LOSSES:
         raise InvalidOption(f"metric={metric!r}; accepted are {', '.join(map(repr, LOSSES))}.")
-    if not 0 <= accuracy_loss < 1 or (gamma is not None and gamma < 0):
-        raise InvalidOption(
-            f"cascade got accuracy_loss={accuracy_loss}, gamma={gamma}; accepted are 0 to 1, and 0 or more."
-        )
+    if not 0 <= accuracy_loss < 1:
+        raise InvalidOption(f"accuracy_loss={accuracy_loss}; accepted are numbers from 0 to below 1.")
+    if gamma is not None and gamma < 0:
+        raise InvalidOption(f"gamma={gamma}; accepted are numbers from 0 up, and None.")
 
 
 def _probabilities(full: Translation, rows: Any, metric: str) -> NDArray[np.float64] | None:

@@ -101,18 +101,22 @@ class Report:
         return cls([*report_facts(net), *tests], rows, net.head.unit, net.history, test_scores or {})
 
     def to_dict(self) -> dict[str, Any]:
-        """The report as JSON values: "facts" (pairs), "steps", "unit" of the raw scores, "history", "test_scores"."""
-        return {
+        """The report as JSON values: "facts" (pairs), "steps", "unit" of the raw scores, "history", "test_scores".
+
+        A number that is not finite, as the AUROC of rows of one class, is None.
+        """
+        report = {
             "facts": [list(fact) for fact in self.facts],
             "steps": [asdict(row) for row in self.rows],
             "unit": self.unit,
             "history": None if self.history is None else asdict(self.history),
             "test_scores": self.test_scores,
         }
+        return {name: _none_for_non_finite(value) for name, value in report.items()}
 
     def to_json(self) -> str:
         """The report as JSON text."""
-        return json.dumps(self.to_dict(), indent=2)
+        return json.dumps(self.to_dict(), indent=2, allow_nan=False)
 
     def __repr__(self) -> str:
         return str(self)
@@ -259,3 +263,12 @@ def _distances(pairs: list[tuple[Tensor, Tensor]]) -> tuple[float, float]:
 def _cells(row: Row) -> Sequence[str]:
     drift = "-" if row.drift is None else f"{row.drift:.3g}" + " from 0" * bool(row.from_zero and row.drift)
     return (row.step, row.source, row.became, f"{row.parameters:,}", f"{row.trainable:,}", drift)
+
+
+def _none_for_non_finite(value: Any) -> Any:
+    """A nested value with None for NaN and infinities, which JSON has no numbers for."""
+    if isinstance(value, Mapping):
+        return {key: _none_for_non_finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_none_for_non_finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -40,7 +40,8 @@ def measure(model: Any, X: pd.DataFrame, y: NDArray[Any], *, head: Head) -> dict
     """Score a fitted model, the main metric first.
 
     Two classes: AUROC (NaN if y holds one class) and log loss. More classes: log loss and accuracy. Classifiers without
-    probabilities: accuracy in their place. Regressors: the metric of the loss in ``head``, RMSE and R2.
+    probabilities: accuracy in their place. Several targets with classes: their mean accuracy. Regressors: the metric of
+    the loss in ``head``, RMSE and R2.
     """
     if not hasattr(model, "classes_"):
         values = model.predict(X)
@@ -52,6 +53,9 @@ def measure(model: Any, X: pd.DataFrame, y: NDArray[Any], *, head: Head) -> dict
             scores[name] = _loss_metric(metric, y, values, head.loss_options)
         return scores | {"rmse": float(root_mean_squared_error(y, values)), "r2": float(r2_score(y, values))}
     classes = model.classes_
+    if isinstance(classes, list):  # several targets
+        labels = model.predict(X)
+        return {"accuracy": float(np.mean([accuracy_score(y[:, at], labels[:, at]) for at in range(len(classes))]))}
     probability = model.predict_proba(X) if hasattr(model, "predict_proba") else None
     scores = {}
     if len(classes) == 2 and (probability is not None or hasattr(model, "decision_function")):

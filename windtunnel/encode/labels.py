@@ -28,8 +28,6 @@ def labels_of(frame: pd.DataFrame, names: Sequence[str]) -> list[Any]:
     # LightGBM writes a blank in a name as an underscore.
     labels = {name.replace(" ", "_"): label for name, label in exact.items()} | exact
     count = Counter(map(str, frame.columns))
-    if twice := sorted({name for name in names if count[name] > 1}):
-        raise BadInput(f"columns given twice: {quote_names(twice)}; each name must be there once.")
     if missing := [name for name in names if name not in labels]:
         close = {name: get_close_matches(name, count, n=1) for name in missing[:12]}
         hints = [f"{name!r} (given: {match[0]!r})" if match else repr(name) for name, match in close.items()]
@@ -37,4 +35,7 @@ def labels_of(frame: pd.DataFrame, names: Sequence[str]) -> list[Any]:
             f"columns missing: {join_some(hints + missing[12:])}. Given: {quote_names(list(count))}. "
             f"The pipeline reads {quote_names(names)}; rename or add the missing ones."
         )
-    return [labels[name] for name in names]
+    chosen = [labels[name] for name in names]
+    if twice := sorted({str(label) for label in chosen if count[str(label)] > 1}):
+        raise BadInput(f"columns given twice: {quote_names(twice)}; each name must be there once.")
+    return chosen

@@ -13,7 +13,7 @@ from torch import Tensor
 from windtunnel.encode.columns import holds_python_values, quote_names
 from windtunnel.encode.labels import labels_index
 from windtunnel.encode.vocabulary import FEW_ROWS
-from windtunnel.errors import BadInput
+from windtunnel.errors import BadInput, join_some
 
 DENSE_BYTES = 2**34
 """The largest size of rows as dense numbers: 16 GiB."""
@@ -32,7 +32,7 @@ def as_frame(rows: Rows) -> pd.DataFrame:
             return rows.to_pandas()  # type: ignore[no-any-return]
         except pa.ArrowNotImplementedError as error:
             raise BadInput(f"the Arrow table has a column of a type that pandas lacks: {error}") from error
-    if hasattr(rows, "to_pandas") and np.ndim(rows) != 1:  # polars
+    if hasattr(rows, "to_pandas") and dimensions(rows) != 1:  # polars
         return rows.to_pandas().apply(_none_for_missing)  # type: ignore[no-any-return]
     if hasattr(rows, "toarray"):
         check_dense(rows.shape[0], rows.shape[1], rows.dtype.itemsize)
@@ -93,7 +93,7 @@ def as_column(rows: Any) -> Any:
         rows = rows.detach().cpu().numpy()
     if isinstance(rows, Mapping):
         return [rows]  # a single dict is a single row
-    if isinstance(rows, pd.DataFrame) or (hasattr(rows, "to_pandas") and np.ndim(rows) == 2):
+    if isinstance(rows, pd.DataFrame) or (hasattr(rows, "to_pandas") and dimensions(rows) == 2):
         frame = as_frame(rows)
         if frame.shape[1] == 1:
             return frame.iloc[:, 0]
@@ -166,13 +166,16 @@ def columns_of_dicts(rows: list[Mapping[Any, Any]]) -> dict[Any, list[Any]]:
 
 
 def _frame_of_columns(columns: Mapping[Any, Any]) -> pd.DataFrame:
-    if single := [name for name, column in columns.items() if dimensions(column) != 1]:
+    if several := [name for name, column in columns.items() if dimensions(column) != 1]:
         raise BadInput(
-            f"the columns {quote_names(single)} of a dict have not one dimension; give a list or an array "
-            "with one value per row, of length 1 for a single row."
+            f"the columns {quote_names(several)} of a dict must have one dimension; give a list or an array with one "
+            "value per row, of length 1 for a single row."
         )
-    lengths = {name: len(column) for name, column in columns.items()}
-    if len(set(lengths.values())) > 1:
+    names_of_length: dict[int, list[Any]] = {}
+    for name, column in columns.items():
+        names_of_length.setdefault(len(column), []).append(name)
+    if len(names_of_length) > 1:
+        lengths = join_some(f"{quote_names(names)} of {length}" for length, names in names_of_length.items())
         raise BadInput(f"columns of different lengths: {lengths}; every column needs one value per row.")
     series = [_as_series(column) for column in columns.values()]
     try:
@@ -193,8 +196,8 @@ def _as_series(column: Any) -> pd.Series:
 
 def dimensions(values: Any) -> int:
     """The number of dimensions of rows or of a column; a sequence of sequences has two."""
-    if hasattr(values, "ndim"):
-        return int(values.ndim)
+    if hasattr(values, "shape"):
+        return len(values.shape)
     if not isinstance(values, Sequence) or isinstance(values, str | bytes):
         return 0
     return 2 if len(values) and all(isinstance(row, list | tuple | np.ndarray) for row in values) else 1

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from windtunnel.encode.cityhash import city_hash
 from windtunnel.encode.columns import column_kind, is_plain, numbers_among, show_value, to_float64, to_floats
+from windtunnel.encode.labels import labels_index
 
 UNKNOWN_ID, MISSING_ID, FIRST_ID = 0, 1, 2
 NONE_CATEGORY = "\ue000None"
@@ -70,8 +71,8 @@ class Vocabulary:
     @cached_property
     def _index(self) -> pd.Index[Any]:
         dtype = np.float64 if self.kind == "number" and not self.wide else object
-        index: pd.Index[Any] = pd.Index(np.array(self.values, dtype=dtype), dtype=object if self.wide else None)
-        return index
+        values = np.array(self.values, dtype=dtype)
+        return pd.Index(values, dtype=object) if self.wide else labels_index(values)
 
     def ids(self, column: pd.Series) -> NDArray[np.int64]:
         """The id of each value of a column, int64 [B]."""

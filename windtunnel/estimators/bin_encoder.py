@@ -12,7 +12,7 @@ from scipy import sparse
 from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted, validate_data
 
-from windtunnel.errors import BadInput
+from windtunnel.errors import BadInput, InvalidOption
 from windtunnel.estimators.two_hot import TwoHotEncoder
 
 MISSING = "missing"
@@ -88,7 +88,7 @@ class BinEncoder(TransformerMixin, BaseEstimator):
 
     def _learn(self, X: Any) -> pd.DataFrame:
         if not isinstance(self.n_bins, Integral) or self.n_bins < 2:
-            raise BadInput(f"n_bins={self.n_bins!r}; give a whole number from 2 up")
+            raise InvalidOption(f"n_bins={self.n_bins!r}; give a whole number from 2 up")
         numbers = self._numbers(X, fitting=True)
         self.bin_edges_: list[NDArray[np.float64]] = [_edges(column, int(self.n_bins)) for column in numbers.T]
         self.encoder_: Any = TwoHotEncoder() if self.encoder is None else clone(self.encoder)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import validate_data
 
-from windtunnel.errors import BadInput
+from windtunnel.errors import BadInput, InvalidOption
 
 Table = pd.DataFrame | NDArray[Any]
 Column = pd.Series | NDArray[Any]
@@ -64,7 +64,7 @@ def categorical_columns(table: Table, columns: Any) -> list[int]:
     if isinstance(columns, str) and columns == "auto":
         return [at for at in range(width) if _holds_categories(column_at(table, at))]
     if isinstance(columns, str) or not isinstance(columns, Iterable):
-        raise BadInput(f"columns={columns!r}; give 'auto' or a list of names or positions, such as [{columns!r}]")
+        raise InvalidOption(f"columns={columns!r}; give 'auto' or a list of names or positions, such as [{columns!r}]")
     names = [str(name) for name in table.columns] if isinstance(table, pd.DataFrame) else []
     positions, wrong = set[int](), list[str]()
     for column in columns:
@@ -77,7 +77,9 @@ def categorical_columns(table: Table, columns: Any) -> list[int]:
             wrong.append(f"{column!r}" + (f" (did you mean {close[0]!r}?)" if close else ""))
     if wrong:
         known = f"has the columns {names}" if names else "is an array without column names"
-        raise BadInput(f"no column {', '.join(wrong)}: the input {known}; positions go from {-width} to {width - 1}")
+        raise InvalidOption(
+            f"no column {', '.join(wrong)}: the input {known}; positions go from {-width} to {width - 1}"
+        )
     return sorted(positions)
 
 

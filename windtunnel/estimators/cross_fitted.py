@@ -15,7 +15,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _num_samples, check_consistent_length, check_is_fitted, column_or_1d, validate_data
 
 from windtunnel.encode.one_dimensional import one_dimensional
-from windtunnel.errors import BadInput
+from windtunnel.errors import BadInput, InvalidOption
 from windtunnel.estimators.fitting import check_needs_no_queries, clone_for_refit, fit_estimator
 
 LEAST_PROBABILITY = 1e-7
@@ -72,9 +72,9 @@ class _CrossFitted(BaseEstimator):
         """The fold of each row, int64 [rows]."""
         count = _num_samples(X)
         if isinstance(self.folds, bool) or not isinstance(self.folds, Integral) or not 2 <= self.folds <= count:
-            raise BadInput(f"folds={self.folds!r} must be a whole number from 2 to the number of rows, {count}")
+            raise InvalidOption(f"folds={self.folds!r} must be a whole number from 2 to the number of rows, {count}")
         if groups is not None and time is not None:
-            raise BadInput("groups and time are both given; give one of them")
+            raise InvalidOption("groups and time are both given; give one of them")
         if groups is not None:
             parts: Any = GroupKFold(self.folds).split(y, y, groups)
         elif time is not None:

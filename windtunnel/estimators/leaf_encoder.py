@@ -12,7 +12,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.utils import get_tags
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted, has_fit_parameter, validate_data
 
-from windtunnel.errors import BadInput
+from windtunnel.errors import BadInput, InvalidOption
 from windtunnel.estimators.leaves import leaf_ids, leaf_numbers, positions
 
 OUTPUTS = ("one_hot", "ids")
@@ -67,7 +67,7 @@ class LeafEncoder(TransformerMixin, BaseEstimator):
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Fit the trees on rows [rows, columns], a target for each and, if given, weights [rows]."""
         if self.output not in OUTPUTS:
-            raise BadInput(f"output={self.output!r}; give 'one_hot' or 'ids'")
+            raise InvalidOption(f"output={self.output!r}; give 'one_hot' or 'ids'")
         estimator = self._trees()
         if sample_weight is not None and not has_fit_parameter(estimator, "sample_weight"):
             raise BadInput(f"{type(estimator).__name__} takes no sample_weight in fit; leave it out")

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from windtunnel.errors import BadInput
+from windtunnel.errors import InvalidOption
 
 
 def check_options(estimator: Any, whole: dict[str, int], *, optional: tuple[str, ...] = ()) -> None:
-    """Raise ``BadInput`` that names every wrong option.
+    """Raise ``InvalidOption`` that names every wrong option.
 
     ``whole`` has the least value of whole numbers; those in ``optional`` may be None. ``learning_rate`` must be above
     0, ``regularization`` at least 0.
@@ -31,4 +31,4 @@ def check_options(estimator: Any, whole: dict[str, int], *, optional: tuple[str,
     if not (decay >= 0 and isfinite(decay)):
         wrong.append(f"regularization={decay!r}; give a number from 0 up")
     if wrong:
-        raise BadInput(". ".join(wrong))
+        raise InvalidOption(". ".join(wrong))

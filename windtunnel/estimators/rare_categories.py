@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from windtunnel.errors import BadInput
+from windtunnel.errors import InvalidOption
 from windtunnel.estimators.columns import (
     Column,
     ReadsCategories,
@@ -110,9 +110,9 @@ class RareCategories(ReadsCategories, OneToOneFeatureMixin, TransformerMixin, Ba
     def _check_options(self) -> None:
         count, quantile = self.min_count, self.min_frequency_quantile
         if not isinstance(count, Integral) or count < 0:
-            raise BadInput(f"min_count={count!r}; give a whole number of rows, 0 or more")
+            raise InvalidOption(f"min_count={count!r}; give a whole number of rows, 0 or more")
         if not isinstance(quantile, Real) or not 0 <= quantile < 1:
-            raise BadInput(f"min_frequency_quantile={quantile!r}; give a fraction of the rows from 0 to below 1")
+            raise InvalidOption(f"min_frequency_quantile={quantile!r}; give a fraction of the rows from 0 to below 1")
 
     def _rare(self, counts: dict[Any, int]) -> set[Any]:
         if not counts:

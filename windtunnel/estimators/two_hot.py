@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 
-from windtunnel.errors import BadInput
+from windtunnel.errors import BadInput, InvalidOption
 from windtunnel.estimators.columns import (
     Column,
     ReadsCategories,
@@ -72,7 +72,7 @@ class TwoHotEncoder(ReadsCategories, TransformerMixin, BaseEstimator):
     def fit(self, X: Any, y: Any = None) -> Self:
         """Learn the categories of each column [rows, columns]; ``y`` is not used."""
         if self.handle_unknown not in ("ignore", "error"):
-            raise BadInput(f"handle_unknown={self.handle_unknown!r}; give 'ignore' or 'error'")
+            raise InvalidOption(f"handle_unknown={self.handle_unknown!r}; give 'ignore' or 'error'")
         table = read_table(self, X, fitting=True)
         self.categories_: list[list[Any] | None] = [None] * table.shape[1]
         for at in categorical_columns(table, self.columns):

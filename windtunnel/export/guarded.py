@@ -61,7 +61,10 @@ class GuardedProgram(nn.Module):
     def __init__(self, program: Program) -> None:
         super().__init__()
         self.steps = nn.ModuleList(Guarded(step) for step in program.steps)
-        self.partial, self.at_once = program.partial(), WHOLE if program.needs_all_rows() else CHUNK
+        self.checks_all_rows, self.at_once = (
+            program.may_reject_computed_values(),
+            WHOLE if program.needs_all_rows() else CHUNK,
+        )
         self.takes_missing, self.first_id = takes_missing(program), FIRST_ID
         self.most, self.large = FLOAT32_MAX, LARGE
 
@@ -74,7 +77,7 @@ class GuardedProgram(nn.Module):
 
     def look(self, numbers: Tensor, ids: Tensor) -> bool:
         """Whether the source may reject one of the rows: ``program.row_slices.has_non_finite`` in TorchScript."""
-        if self.partial or (not self.takes_missing and ids.numel() > 0 and bool(ids.min() < self.first_id)):
+        if self.checks_all_rows or (not self.takes_missing and ids.numel() > 0 and bool(ids.min() < self.first_id)):
             return True
         plain = self.plain(numbers)
         if self.takes_missing and not plain:

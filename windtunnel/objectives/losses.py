@@ -22,7 +22,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from windtunnel.errors import BadInput, nearest
+from windtunnel.errors import BadInput, InvalidOption, nearest
 from windtunnel.program.head import Head
 
 Loss = Callable[[Tensor, Tensor, Tensor | None], Tensor]
@@ -38,7 +38,7 @@ def logistic(scores: Tensor, target: Tensor, weight: Tensor | None, scale: float
 def softmax(scores: Tensor, target: Tensor, weight: Tensor | None) -> Tensor:
     """log(sum_k exp(s_k)) - s_y, over at least two columns."""
     if scores.shape[1] < 2:
-        raise BadInput("the softmax loss needs a score per class, and this model has one; give loss='logistic'")
+        raise InvalidOption("the softmax loss needs a score per class, and this model has one; give loss='logistic'")
     return _mean(functional.cross_entropy(scores, target, reduction="none"), weight)
 
 
@@ -198,9 +198,10 @@ def pick(loss: str | Loss | None, head: Head) -> Loss:
 
     Raises
     ------
+    InvalidOption
+        For an unknown name, a loss that does not fit the task or the link, or a function of other arguments.
     BadInput
-        For an unknown name, a loss that does not fit the task or the link, a function of other arguments, or a source
-        whose own loss is ``unknown``.
+        If the source's own loss is ``unknown`` and no other is given.
     """
     if loss is not None and not isinstance(loss, str):
         _check_arguments(loss)
@@ -210,13 +211,13 @@ def pick(loss: str | Loss | None, head: Head) -> Loss:
         raise BadInput(NO_LOSS)
     if name not in LOSSES:
         hint = nearest(name, sorted(LOSSES))
-        raise BadInput(f"loss={name!r} is not known; {hint} A function (scores, target, weight) is accepted too.")
+        raise InvalidOption(f"loss={name!r} is not known; {hint} Or give a function (scores, target, weight).")
     function = LOSSES[name]
     if (function in _VALUES) != (head.task == "regression") and name != "logistic":
         fitting = sorted({"logistic", *(fit.__name__ for fit in (_VALUES if head.task == "regression" else _CLASSES))})
-        raise BadInput(f"loss={name!r} does not fit a {head.task} model; choose from {', '.join(fitting)}")
+        raise InvalidOption(f"loss={name!r} does not fit a {head.task} model; choose from {', '.join(fitting)}")
     if function in _LOGARITHMS and head.link != "exp" and LOSSES.get(head.loss) not in _LOGARITHMS:
-        raise BadInput(
+        raise InvalidOption(
             f"loss={name!r} takes scores as logarithms of a mean, and this model predicts the score itself (link "
             f"{head.link!r}), which may be 0 or less; fit the source with a Poisson, gamma or Tweedie objective, or "
             "give a function (scores, target, weight)"
@@ -263,7 +264,7 @@ def _check_arguments(loss: Loss) -> None:
     try:
         arguments.bind("scores", "target", "weight")
     except TypeError as error:
-        raise BadInput(
+        raise InvalidOption(
             f"loss={loss!r} takes {arguments}, and is called as loss(scores, target, weight): scores [B, K], target "
             "int64 class numbers [B] or float values, weight [B] or None. Wrap it, such as loss=lambda scores, target, "
             "weight: yours(scores[:, 0], target.float()), where no rows have weights"

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from windtunnel.errors import BadInput, nearest
+from windtunnel.errors import InvalidOption, nearest
 from windtunnel.modules.outputs.links import PROBABILITIES
 from windtunnel.objectives import weighted
 from windtunnel.objectives.weighted import Score, WeightedMetric
@@ -168,9 +168,9 @@ def _pick(name: str | None, head: Head, extra: Collection[str]) -> str:
         return "loss" if head.task == "regression" and head.loss not in ("squared", "relevance") else fits[0]
     metric = ALIASES.get(name, name)
     if metric not in GREATER_IS_BETTER:
-        raise BadInput(f"metric={name!r} is not known; {nearest(name, [*GREATER_IS_BETTER, *ALIASES])}")
+        raise InvalidOption(f"metric={name!r} is not known; {nearest(name, [*GREATER_IS_BETTER, *ALIASES])}")
     if metric not in fits:
-        raise BadInput(
+        raise InvalidOption(
             f"metric={name!r} does not fit a {head.task} model with the link {head.link!r}; "
             f"choose from {', '.join(fits)}"
         )

@@ -60,12 +60,10 @@ def slot_guards(program: Program, method: str) -> dict[tuple[int, int], frozense
     "outside".
     """
     wiring, tracer = _tracer(program, ())
-    checked = set(wiring.nodes)
-    if (last := wiring.method_nodes.get(method)) is not None:  # as in ``Program.rejected``
-        read = {source for node in wiring.nodes for source, _ in node.inputs}
-        checked = (wiring.upstream(last) | {node for node in wiring.nodes[:-1] if node not in read}) | {last}
+    nodes = [*wiring.nodes, *(node for name, node in wiring.method_nodes.items() if name == method)]
+    checked = [nodes[position] for position in program.rejecting_steps(method)] + nodes[len(wiring.nodes) :]
     slots: dict[Source, int] = {NUMBERS: NUMBERS, IDS: IDS}
-    slots |= {node: 2 + position for position, node in enumerate([*wiring.nodes, *([last] if last else [])])}
+    slots |= {node: 2 + position for position, node in enumerate(nodes)}
     guards: dict[tuple[int, int], frozenset[str]] = {}
     for node in checked:
         if node.rejects_finite():

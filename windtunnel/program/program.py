@@ -168,12 +168,7 @@ class Program(nn.Module):
 
         Steps at the positions ``cleared`` reject none of these rows.
         """
-        checked = {index for index, step in enumerate(self.steps) if step.may_reject() and index not in cleared}
-        if method in self.method_steps:
-            # Nothing reads the output of a guard. The last step computes the scores, which this method does not take.
-            guards = checked - {len(self.steps) - 1}.union(*(steps_read(step) for step in self.steps))
-            of_guards = (self.upstream(self.steps[index]) for index in guards)
-            checked &= self.upstream(self.method_steps[method]).union(guards, *of_guards)
+        checked = {index for index in self.rejecting_steps(method) if index not in cleared}
         last = [self.method_steps[method]] if method in self.method_steps else []
         last = [step for step in last if step.may_reject()]
         # A step rejects by its input: its output is not needed.
@@ -186,6 +181,20 @@ class Program(nn.Module):
         for step in last:
             rejected |= step.rejected(values)
         return rejected
+
+    @torch.jit.unused
+    def rejecting_steps(self, method: str) -> set[int]:
+        """The positions of the steps that may reject a row in a method, its own step aside.
+
+        A method with its own step does not run the last step, which computes the scores. The other steps whose output
+        nothing reads are there to reject rows, in every method.
+        """
+        rejecting = {index for index, step in enumerate(self.steps) if step.may_reject()}
+        if method not in self.method_steps:
+            return rejecting
+        unread = rejecting - {len(self.steps) - 1}.union(*map(steps_read, self.steps))
+        run = self.upstream(self.method_steps[method]).union(unread)
+        return rejecting & run.union(*(self.upstream(self.steps[index]) for index in unread))
 
     @torch.jit.unused
     def upstream(self, step: ProgramStep) -> set[int]:
@@ -202,13 +211,13 @@ class Program(nn.Module):
         return any(step.module.BATCH_DEPENDENT for step in self.steps)
 
     @torch.jit.unused
-    def partial(self) -> bool:
+    def may_reject_computed_values(self) -> bool:
         """Whether a step may reject what an earlier step computes from finite rows."""
-        partial = False
+        maybe_non_finite = False
         for step in self.steps:
-            if step.rejects_finite() or (partial and step.rejects):
+            if step.rejects_finite() or (maybe_non_finite and step.rejects):
                 return True
-            partial |= step.module.MAY_BE_NON_FINITE
+            maybe_non_finite |= step.module.MAY_BE_NON_FINITE
         return False
 
     @torch.jit.unused

@@ -27,14 +27,15 @@ class ProgramFacts:
         self.program = program
         self.modules = modules  # of the steps, then of the methods that have a step
         self.methods = frozenset(program.method_steps)  # methods that have a step in the program
-        self.partial, self.needs_all_rows = program.partial(), program.needs_all_rows()
+        self.may_reject_computed_values = program.may_reject_computed_values()
+        self.needs_all_rows = program.needs_all_rows()
         self.least_rows = least_rows(program)  # the fewest rows of one thread
         # The positions of numbers that are finite in every row: counts of terms.
         self.always_finite = [*counting_hosts(encoder, hosts)]
         finite, width = set(self.always_finite), len(encoder.numbers)
-        guarded = [position for position in range(width) if position not in finite]
-        # The other columns, int64; None for all.
-        self.guarded = torch.tensor(guarded, dtype=torch.int64) if finite else None
+        others = [position for position in range(width) if position not in finite]
+        # The positions of the other numbers, int64; None for all.
+        self.maybe_non_finite = torch.tensor(others, dtype=torch.int64) if finite else None
         # Of the first step that takes columns; their device is that of the program.
         buffers = [take._buffers for step in program.steps for take in step.takes]
         self.buffers: dict[str, Tensor | None] = next(iter(buffers), {})

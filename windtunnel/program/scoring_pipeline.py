@@ -19,7 +19,7 @@ from windtunnel.encode.rows import check_dense
 from windtunnel.errors import BadInput
 from windtunnel.pipeline.host_step import HostStep
 from windtunnel.program.head import Head
-from windtunnel.program.program import Program
+from windtunnel.program.program import BEYOND_FLOAT32, Program
 from windtunnel.program.program_facts import ProgramFacts
 from windtunnel.program.row_slices import (
     CPU,
@@ -32,6 +32,12 @@ from windtunnel.program.row_slices import (
     without_missing,
 )
 
+REJECTED_VALUES = (
+    (math.nan, torch.isnan),
+    (math.inf, torch.isinf),
+    (1e39, lambda column: torch.isfinite(column) & (column.abs() >= BEYOND_FLOAT32)),
+)
+"""A number of each kind that a step may reject, and where a column has this kind."""
 CHUNK_BYTES = 2**24
 """The most memory of rows whose tokens are counted at once; more was slower."""
 SPARSE_BYTES = 2**26
@@ -224,7 +230,7 @@ class ScoringPipeline(nn.Module):
                 return output if finish is None else finish(output)
         size = count if facts.needs_all_rows else SPARSE_BYTES // (width * matrix.dtype.itemsize)
         check_dense(min(count, size), width, matrix.dtype.itemsize)
-        checked = suspect or facts.partial
+        checked = suspect or facts.may_reject_computed_values
         outputs = [
             self._checked_output(facts, method, Batch.of_numbers(numbers), finish, checked=checked)
             for numbers in dense_slices(matrix, max(size, 1), unstored)
@@ -254,7 +260,7 @@ class ScoringPipeline(nn.Module):
 
         output = self.run_in_slices(run, batch, facts)
         if rejected:
-            raise BadInput(self._why_not_finite(batch, self._rejected(method, batch)))
+            raise BadInput(self._why_rejected(method, batch, self._rejected(method, batch)))
         begin = numbers.data_ptr()
         # A view of the rows may be the caller's memory.
         return output.clone() if begin <= output.data_ptr() < begin + numbers.nbytes else output
@@ -269,8 +275,12 @@ class ScoringPipeline(nn.Module):
     def _some_rejected(self, facts: ProgramFacts, method: str, numbers: Tensor, ids: Tensor, output: Tensor) -> bool:
         """Whether the source rejects any of these rows; finite scores spare the check of some steps."""
         cleared: frozenset[int] = frozenset()
-        if not facts.partial:
-            seen = numbers if facts.guarded is None else numbers.index_select(1, facts.guarded.to(numbers.device))
+        if not facts.may_reject_computed_values:
+            seen = (
+                numbers
+                if facts.maybe_non_finite is None
+                else numbers.index_select(1, facts.maybe_non_finite.to(numbers.device))
+            )
             if not has_non_finite(seen, ids) or (
                 facts.takes_missing and not has_non_finite(without_missing(seen), ids[:, :0])
             ):
@@ -300,7 +310,7 @@ class ScoringPipeline(nn.Module):
         finite = torch.isfinite(self.output("scores", suspect)).all(dim=1)
         failed[failed.clone()] = ~finite | self._rejected("scores", suspect)
         if failed.any():
-            raise BadInput(self._why_not_finite(batch, failed))
+            raise BadInput(self._why_rejected("scores", batch, failed))
 
     def output(self, method: str, batch: Batch) -> Tensor:
         """The program's output for encoded rows: "scores", or a method that has a step in the program."""
@@ -338,17 +348,17 @@ class ScoringPipeline(nn.Module):
             run, batch, self._rows_at_once(), facts.device(), whole=facts.needs_all_rows, least=facts.least_rows
         )
 
-    def _why_not_finite(self, batch: Batch, failed: Tensor) -> str:
-        """Name the columns whose NaN or infinity, with 0 in all others, leaves a row without a score."""
+    def _why_rejected(self, method: str, batch: Batch, failed: Tensor) -> str:
+        """Name the columns in which such a value alone, with 0 in all others, has a row rejected."""
         numbers, ids = batch.numbers[failed], batch.ids[failed]
         names = []
         for column in range(numbers.shape[1]):
-            for value, holds in ((math.nan, torch.isnan), (math.inf, torch.isinf)):
+            for value, holds in REJECTED_VALUES:
                 row = torch.zeros_like(numbers[:1])
                 row[0, column] = value
                 probe = Batch(row, ids[:1])
                 if holds(numbers[:, column]).any() and (
-                    self._rejected("scores", probe).any() or not torch.isfinite(self.output("scores", probe)).all()
+                    self._rejected(method, probe).any() or not torch.isfinite(self.output(method, probe)).all()
                 ):
                     names.append(self.encoder.column_name(self.encoder.numbers[column]))
         where = ", ".join(dict.fromkeys(names)) or "what a step computes"

@@ -38,7 +38,14 @@ def scorer(net: ScoringPipeline, method: str, part: NativePart | None, has_step:
     encoder, head, facts = net.encoder, net.head, net.facts()
     categories = [_category(category) for category in encoder.categories]
     only_rows = part is not None and part.inputs == [NUMBERS]
-    if part is None or not only_rows or net.hosts or encoder.flat or facts.partial or None in categories:
+    if (
+        part is None
+        or not only_rows
+        or net.hosts
+        or encoder.flat
+        or facts.may_reject_computed_values
+        or None in categories
+    ):
         return None
     ((_, slot),) = part.outputs
     if len(slot.shape) > 1:
