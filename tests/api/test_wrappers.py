@@ -248,7 +248,7 @@ def test_unknown_arguments():
     with pytest.raises(InvalidOption, match=r"levl= is no argument of WindTunnelClassifier: did you mean level\?"):
         WindTunnelClassifier(levl="L1")
     with pytest.raises(
-        InvalidOption, match=r"come to WindTunnelRegressor as a recipe: recipe=windtunnel.Recipe\(epochs=2\)"
+        InvalidOption, match=r"pass options of fine-tuning to WindTunnelRegressor as recipe=windtunnel.Recipe\(epochs=2\)"
     ):
         WindTunnelRegressor(epochs=2)
     with pytest.raises(InvalidOption, match=r"n_trials= is no argument of sweep: did you mean trials\?"):

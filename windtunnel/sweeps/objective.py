@@ -64,8 +64,8 @@ class Objective:
         self.takes_residual = net.takes_residual_model()
         fixed = {} if settings.space is None else settings.space.fixed
         residual = self.takes_residual and {**settings.recipe_options, **fixed}.get("residual", True)
-        name = settings.recipe if residual or settings.recipe not in (None, "default") else "joint"
-        self.recipe = self._resolve(name, {})  # the one that ``fit`` trains with
+        resolve = Recipe.resolve if residual else Recipe.resolve_joint
+        self.recipe = resolve(settings.recipe, self._overrides({}))  # the one that ``fit`` trains with
         metric = FineTuning(net, self.recipe).metric
         self.metric, self.greater_is_better = metric.name, metric.greater_is_better
         self.rows = SharedRows(net, settings.train, settings.valid)

@@ -94,7 +94,7 @@ def fit(
         For a checkpoint that is damaged or belongs to another translation.
     """
     resolved = Recipe.resolve(recipe, dict(options))
-    joint_recipe = _joint_recipe(recipe, resolved, options)
+    joint_recipe = Recipe.resolve_joint(recipe, dict(options))
     if net.head.task == "transform":
         raise BadInput("this pipeline ends in a transformer, so there is no target to fit; add a final predictor.")
     if net.fixed:
@@ -126,10 +126,3 @@ def fit(
     if progress:
         log(f"fit: {history.summary}")
     return net
-
-
-def _joint_recipe(recipe: Recipe | str | None, options: Recipe, overrides: RecipeOptions) -> Recipe:
-    """The given recipe with residual=False; in place of the default recipe, "joint" with the same overrides."""
-    if recipe in (None, "default"):
-        return Recipe.resolve("joint", {**overrides, "residual": False})
-    return replace(options, residual=False)

@@ -248,6 +248,21 @@ class Recipe:
             overrides = {"epochs": None, **overrides}
         return replace(base, **overrides)
 
+    @classmethod
+    def resolve_joint(cls, recipe: Recipe | str | None, overrides: dict[str, Any]) -> Recipe:
+        """What ``resolve`` gives, for training the translation itself: without a residual model.
+
+        The default recipe gives way to "joint", on which the overrides and the options that a ``Recipe`` changes are
+        laid. A recipe that has joint training alone, such as "paper", stays as it is.
+        """
+        given = cls.resolve(recipe, {})
+        if given.joint and not given.residual:
+            return cls.resolve(given, {**overrides, "residual": False})
+        default = cls()
+        values = {field.name: getattr(given, field.name) for field in fields(cls)}
+        changed = {name: value for name, value in values.items() if value != getattr(default, name)}
+        return cls.resolve("joint", {**changed, **overrides, "residual": False})
+
     def rows_per_step(self, rows: int) -> int:
         """The batch size for a number of training rows."""
         if self.batch_size is not None:
@@ -280,7 +295,7 @@ class Recipe:
 
 
 def reject_unknown(unknown: Mapping[str, Any], function: str, known: Iterable[str]) -> None:
-    """Reject unknown arguments of a function; options of fine-tuning belong into a recipe.
+    """Reject unknown arguments of a function; options of fine-tuning belong in a recipe.
 
     Raises
     ------
@@ -295,7 +310,7 @@ def reject_unknown(unknown: Mapping[str, Any], function: str, known: Iterable[st
     ]
     if recipe_options:
         errors.append(
-            f"options of fine-tuning come to {function} as a recipe: recipe=windtunnel.Recipe({recipe_options})"
+            f"pass options of fine-tuning to {function} as recipe=windtunnel.Recipe({recipe_options})"
         )
     if errors:
         raise InvalidOption("; ".join(errors))

@@ -9,10 +9,10 @@ import pytest
 import pytorch_lightning as pl
 import torch
 from small_net import TASKS, SmallNet, finetune, rows, trajectory
-from torch import nn
 
 from windtunnel.errors import BadInput, InvalidOption
 from windtunnel.trainers.data.loader import loader
+from windtunnel.trainers.data.loader_adapter import LoaderAdapter
 from windtunnel.trainers.loop.training_plan import TrainingPlan
 from windtunnel.trainers.loop.validation_intervals import ValidationIntervals
 from windtunnel.trainers.recipe import Recipe
@@ -28,6 +28,7 @@ STEPS: dict[str, Any] = {
     "accelerator": "cpu",
 }
 """400 rows in batches of 64 are 7 steps, so that no validation falls on the end of a pass."""
+NET: Any = SmallNet(TASKS["binary"])
 
 
 @pytest.mark.parametrize(
@@ -42,10 +43,16 @@ STEPS: dict[str, Any] = {
     ],
 )
 def test_the_plan_of_a_recipe(options: dict[str, Any], plan: TrainingPlan) -> None:
-    assert (
-        TrainingPlan.of(Recipe.resolve("joint", {"epochs": None, "val_check_interval": None, **options}), range(100))
-        == plan
-    )
+    recipe = Recipe.resolve("joint", {"epochs": None, "val_check_interval": None, **options})
+    assert TrainingPlan.of(recipe, loader(NET, *rows(700), batch_size=7)) == plan
+
+
+def test_processes_share_the_rows_of_a_pass_but_not_the_batches_of_a_callers_loader() -> None:
+    recipe = Recipe(epochs=5, val_check_interval=20)
+    batches = loader(NET, *rows(700), batch_size=7)
+    assert TrainingPlan.of(recipe, batches, 2) == TrainingPlan.of(recipe, batches.map(lambda rows: rows), 2)
+    assert TrainingPlan.of(recipe, batches, 2) == TrainingPlan(13, 20)  # 5 passes of 50 steps
+    assert TrainingPlan.of(recipe, LoaderAdapter(NET, [rows(7)] * 50), 2) == TrainingPlan(13, 20)
 
 
 def test_an_override_of_the_length_replaces_the_recipes() -> None:
@@ -118,9 +125,7 @@ def test_fit_says_what_it_will_do(caplog: pytest.LogCaptureFixture, monkeypatch:
 
 
 def test_steps_need_a_length_only_to_count_passes() -> None:
-    class Endless(nn.Module):
-        """A loader of unknown length."""
-
+    endless = LoaderAdapter(NET, iter([rows(7)]))
     with pytest.raises(BadInput, match=r"has no len\(\)"):
-        TrainingPlan.of(Recipe(epochs=2, val_check_interval=5), Endless())
-    assert TrainingPlan.of(Recipe(epochs=None, max_steps=9, val_check_interval=5), Endless()) == TrainingPlan(2, 5)
+        TrainingPlan.of(Recipe(epochs=2, val_check_interval=5), endless)
+    assert TrainingPlan.of(Recipe(epochs=None, max_steps=9, val_check_interval=5), endless) == TrainingPlan(2, 5)

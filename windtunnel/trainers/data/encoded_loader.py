@@ -13,6 +13,7 @@ from torch import Tensor
 from windtunnel.encode import Batch
 from windtunnel.errors import BadInput
 from windtunnel.trainers.data.schema import BatchSchema
+from windtunnel.trainers.loop.processes import world
 
 Item = tuple[Batch, Tensor] | tuple[Batch, Tensor, Tensor]
 """Rows, targets, and weights where there are any."""
@@ -40,6 +41,13 @@ class EncodedLoader(ABC):
     @abstractmethod
     def __len__(self) -> int:
         """The number of batches in a pass; a ``TypeError`` where it is unknown."""
+
+    def steps_of_process(self, processes: int) -> int:
+        """The batches of a pass in each of so many processes, before Lightning has connected them too.
+
+        A caller's loader yields the rows of its process from the beginning.
+        """
+        return len(self)
 
     def set_epoch(self, epoch: int) -> None:  # noqa: B027  # the default does nothing
         """Set the epoch, which determines the order of the next pass."""
@@ -112,6 +120,10 @@ class MappedLoader(EncodedLoader):
     def __len__(self) -> int:
         return len(self.loader)
 
+    def steps_of_process(self, processes: int) -> int:
+        """Those of the loader."""
+        return self.loader.steps_of_process(processes)
+
     def __iter__(self) -> Iterator[Any]:
         for rows, *rest in self.loader:
             yield self.change(rows), *rest
@@ -150,3 +162,8 @@ def check_whole(name: str, value: Any, least: int) -> int:
     if not isinstance(value, Integral) or isinstance(value, bool) or value < least:
         raise BadInput(f"{name}={value!r} must be a whole number from {least}")
     return int(value)
+
+
+def share_steps(steps: int, processes: int) -> int:
+    """The steps of each process, where ``steps`` are those of all until Lightning has connected the processes."""
+    return steps if world() > 1 else -(-steps // max(processes, 1))

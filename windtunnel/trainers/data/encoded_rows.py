@@ -14,7 +14,7 @@ from torch import Tensor
 from windtunnel.encode import Batch
 from windtunnel.errors import BadInput
 from windtunnel.program.translated import TranslatedPipeline
-from windtunnel.trainers.data.encoded_loader import EncodedLoader, check_whole
+from windtunnel.trainers.data.encoded_loader import EncodedLoader, check_whole, share_steps
 from windtunnel.trainers.data.encoding import SeenClasses
 from windtunnel.trainers.data.hold_out import hold_out_mask
 from windtunnel.trainers.data.schema import BatchSchema
@@ -87,6 +87,10 @@ class EncodedRows(EncodedLoader):
                 "drop_last=True; take a smaller batch_size, drop_last=False or fewer processes"
             )
         return self._steps(rows)
+
+    def steps_of_process(self, processes: int) -> int:
+        """The batches of a pass in each of so many processes, which share the rows."""
+        return share_steps(len(self), processes)
 
     def _steps(self, rows: int) -> int:
         return rows // self.batch_size if self.drop_last else -(-rows // self.batch_size)

@@ -7,7 +7,7 @@ from typing import Any
 
 from windtunnel.errors import BadInput
 from windtunnel.program.translated import TranslatedPipeline
-from windtunnel.trainers.data.encoded_loader import EncodedLoader, Item
+from windtunnel.trainers.data.encoded_loader import EncodedLoader, Item, share_steps
 from windtunnel.trainers.data.encoding import ACCEPTED, SeenClasses, encode_item
 from windtunnel.trainers.loop.processes import in_step, world
 
@@ -43,6 +43,10 @@ class LoaderAdapter(EncodedLoader):
         if self._cached is not None:
             return len(self._cached)
         return len(self.loader)  # type: ignore[arg-type]  # a TypeError says that the length is unknown
+
+    def steps_of_process(self, processes: int) -> int:
+        """The batches of a pass in each of so many processes; the rows of a source are shared among them."""
+        return len(self) if self.source is None else share_steps(len(self), processes)
 
     def set_epoch(self, epoch: int) -> None:
         """Pass the epoch on to those of loader, samplers and data set that have a ``set_epoch``."""

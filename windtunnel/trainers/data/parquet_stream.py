@@ -16,7 +16,7 @@ from torch.utils.data import IterableDataset, get_worker_info
 from windtunnel.encode import MISSING_ID, UNKNOWN_ID, Batch
 from windtunnel.errors import BadInput, nearest
 from windtunnel.program.translated import TranslatedPipeline
-from windtunnel.trainers.data.encoded_loader import EncodedLoader, check_whole
+from windtunnel.trainers.data.encoded_loader import EncodedLoader, check_whole, share_steps
 from windtunnel.trainers.data.encoding import encode_item
 from windtunnel.trainers.data.row_groups import Paths, RowGroups
 from windtunnel.trainers.data.schema import BatchSchema
@@ -90,6 +90,10 @@ class ParquetStream(IterableDataset[Any], EncodedLoader):
     def __len__(self) -> int:
         first, last = self._process_rows()
         return -(-(last - first) // self.batch_size)
+
+    def steps_of_process(self, processes: int) -> int:
+        """The batches of a pass in each of so many processes, which share the rows."""
+        return share_steps(len(self), processes)
 
     def __iter__(self) -> Iterator[Any]:
         # A generator: nothing is drawn or read before the first batch is read, hence after set_epoch.

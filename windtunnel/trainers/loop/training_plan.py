@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 from windtunnel.errors import BadInput
+from windtunnel.trainers.data.encoded_loader import EncodedLoader
 from windtunnel.trainers.recipe import Recipe
 
 
@@ -18,13 +18,13 @@ class TrainingPlan:
     interval_steps: int | None = None  # steps of an interval; None where an interval is a pass over the rows
 
     @classmethod
-    def of(cls, recipe: Recipe, loader: Any, processes: int = 1) -> TrainingPlan:
+    def of(cls, recipe: Recipe, loader: EncodedLoader, processes: int = 1) -> TrainingPlan:
         """The plan of a recipe; ``BadInput`` if steps have to be counted in passes of a loader without a length."""
         interval, steps = recipe.val_check_interval, recipe.max_steps
         if interval is None and steps is None:
             return cls(recipe.epochs)
         if interval is None or recipe.epochs is not None:
-            pass_steps = math.ceil(_length(loader) / max(processes, 1))
+            pass_steps = _steps_of_pass(loader, processes)
             limits = [steps, None if recipe.epochs is None else recipe.epochs * pass_steps]
             steps = min(limit for limit in limits if limit is not None)
             interval = interval or min(steps, pass_steps)
@@ -41,9 +41,9 @@ class TrainingPlan:
         return f"{self.epochs} epochs" if self.steps is None else f"{self.steps:,} steps"
 
 
-def _length(loader: Any) -> int:
+def _steps_of_pass(loader: EncodedLoader, processes: int) -> int:
     try:
-        return len(loader)
+        return loader.steps_of_process(processes)
     except TypeError as error:
         raise BadInput(
             "the training loader has no len(), so that its passes cannot be counted in steps: give max_steps with "
