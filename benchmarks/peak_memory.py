@@ -9,10 +9,6 @@ and 300 MB more. Sizes are in MiB. It needs Linux, with its own C library.
 
 from __future__ import annotations
 
-import os
-
-os.environ.setdefault("OMP_WAIT_POLICY", "passive")
-
 import ctypes
 import json
 import subprocess

@@ -15,8 +15,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
-os.environ.setdefault("OMP_WAIT_POLICY", "passive")
-
 import pyarrow.parquet as pq
 import torch
 import typer

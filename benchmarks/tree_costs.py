@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import os
-
-os.environ.setdefault("OMP_WAIT_POLICY", "passive")
-
 import statistics
 import time
 from collections.abc import Iterator, Sequence

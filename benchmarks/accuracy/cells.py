@@ -122,7 +122,7 @@ class Cell:
 
     def _options(self, run: Settings) -> tuple[dict[str, Any], dict[str, str]]:
         if self.model in NEURAL:
-            assert run.pytabkit is not None  # wanted() leaves these cells out
+            assert run.pytabkit is not None  # _runnable leaves these cells out
             return run.pytabkit.options, run.pytabkit.versions
         model = FITTED[self.source]
         if not self.way:

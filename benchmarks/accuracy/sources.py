@@ -22,7 +22,7 @@ STRONG_PATIENCE = 30
 PAPER: dict[str, Any] = {"n_estimators": 100, "num_leaves": 64, "learning_rate": 0.25}
 """The LightGBM of the paper, section 5.4."""
 SOURCES = ("strong", "paper", "logistic", "lightgbm_native", "catboost")
-"""What translations start from, by the names of ``models.FITTED``."""
+"""What translations start from, by the names of ``cells.FITTED``."""
 
 
 def strong(task: Task, seed: int) -> Pipeline:

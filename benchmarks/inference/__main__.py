@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import os
-
-# Spinning threads of two libraries stall each other; both read this when they are imported.
-os.environ.setdefault("OMP_WAIT_POLICY", "passive")
-
 import json
 from pathlib import Path
 from typing import Annotated

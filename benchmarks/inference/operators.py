@@ -18,7 +18,7 @@ from benchmarks.inference.model import Model
 
 FEATURES, CLASSES = 20, 3
 FITTED_ON = 150
-PEERS = ("onnxruntime", "hummingbird")
+OPERATOR_PEERS = ("onnxruntime", "hummingbird")
 
 
 def labeled(count: int, seed: int) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
@@ -40,7 +40,7 @@ def fitted(unfitted: Any) -> Any:
 
 
 OPERATORS: dict[str, Model] = {
-    type(unfitted).__name__: Model(partial(fitted, unfitted), rows, method, PEERS)
+    type(unfitted).__name__: Model(partial(fitted, unfitted), rows, method, OPERATOR_PEERS)
     for unfitted, method in (
         (LogisticRegression(), "predict_proba"),
         (SGDClassifier(random_state=0), "predict"),

@@ -20,7 +20,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler, TargetEncoder
 from benchmarks.inference.model import Model
 
 FITTED_ON = 5_000
-PEERS = ("onnxruntime",)
+PIPELINE_PEERS = ("onnxruntime",)
 NUMBERS = [f"number {at}" for at in range(8)]
 CATEGORIES = {"kind": 3, "weekday": 7, "airport": 50, "product": 200}
 """How many values each column of strings has."""
@@ -81,7 +81,7 @@ def _values(name: str) -> list[str]:
 
 
 PIPELINES: dict[str, Model] = {
-    name: Model(partial(fitted, unfitted), frame, "predict_proba", PEERS)
+    name: Model(partial(fitted, unfitted), frame, "predict_proba", PIPELINE_PEERS)
     for name, unfitted in {
         "one-hot, logistic": one_hot_logistic,
         "target codes, lightgbm": target_codes_lightgbm,

@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from xgboost import XGBClassifier, XGBRegressor
 
 from benchmarks.inference.model import Model
-from benchmarks.inference.trees import PEERS, QUIET
+from benchmarks.inference.peers import PEERS
+from benchmarks.inference.trees import QUIET
 
 FITTED_ON = 100_000
 SETS = {"flights2008": "predict_proba", "census_kdd": "predict_proba", "taxi_duration": "predict"}

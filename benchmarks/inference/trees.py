@@ -13,10 +13,10 @@ from sklearn.ensemble import RandomForestRegressor
 from xgboost import XGBRegressor
 
 from benchmarks.inference.model import Model
+from benchmarks.inference.peers import PEERS
 
 FEATURES = 28
 FITTED_ON = 20_000
-PEERS = ("onnxruntime", "treelite", "tl2cgen", "lleaves", "hummingbird", "library", "pylignum", "pylignum-compiled")
 QUIET = {"thread_count": 1, "verbose": False, "allow_writing_files": False}
 
 

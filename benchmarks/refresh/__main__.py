@@ -15,7 +15,7 @@ from sklearn.metrics import log_loss
 
 from benchmarks.accuracy.task import METRICS, Task
 from benchmarks.command import command
-from benchmarks.refresh.methods import Method, Start, methods
+from benchmarks.refresh.methods import Method, RefreshInput, methods
 from benchmarks.refresh.streams import STREAMS, Stream, load
 from benchmarks.stored import add
 
@@ -49,7 +49,7 @@ def main(
     """Compare methods that keep a model up to date: each learns up to a period and is tested on the next one."""
     for stream in (load(each, data, rows) for each in name or STREAMS):
         typer.echo(f"{stream.name}: {METRICS[stream.kind]} per period, mean; median CPU seconds per update")
-        for label, method in methods(Start.of(stream)).items():
+        for label, method in methods(RefreshInput.of(stream)).items():
             scores, seconds = run(stream, method)
             if output is not None:
                 settings = {"stream": stream.name, "metric": METRICS[stream.kind], "rows": rows, "method": label}

@@ -29,7 +29,7 @@ PATIENCE = 10
 
 
 @dataclass
-class Start:
+class RefreshInput:
     """The models that the methods start from: a pipeline fitted on the first periods, and its tuned translation."""
 
     stream: Stream
@@ -37,7 +37,7 @@ class Start:
     net: Translation
 
     @classmethod
-    def of(cls, stream: Stream) -> Start:
+    def of(cls, stream: Stream) -> RefreshInput:
         """Fit the source on the first periods, translate and tune it."""
         source, net = fit_all(stream, stream.periods[: stream.start])
         return cls(stream, source, net)
@@ -165,7 +165,7 @@ class ReplayedFreely(Replayed):
     keep_old = False
 
 
-def methods(start: Start) -> dict[str, Method]:
+def methods(start: RefreshInput) -> dict[str, Method]:
     """All methods, by name."""
     stream, source, net = start.stream, start.source, start.net
     return {
