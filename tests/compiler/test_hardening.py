@@ -227,7 +227,7 @@ def moved(net: windtunnel.Translation, x: Any, y: np.ndarray, rate: float = 3e-3
         optimizer.zero_grad()
         torch.nn.functional.binary_cross_entropy_with_logits(net(*batch)[:, 0], target).backward()
         optimizer.step()
-    net.set_exact_modules({})
+    net.finish_softening()
     return net
 
 
@@ -306,7 +306,7 @@ def test_what_hardening_costs_is_measured_shown_and_saved(tmp_path: Path) -> Non
 
 def test_without_targets_only_the_change_is_told() -> None:
     net = windtunnel.translate(source("lightgbm, binary"), level="L1", calibrate=rows()).soften()
-    net.set_exact_modules({})
+    net.finish_softening()
     found = net.harden(rows()).hardening
     assert found is not None and np.isnan(found.before) and 0 < found.change < 0.05
 
@@ -331,7 +331,7 @@ def test_a_second_layer_that_has_moved_is_rejected() -> None:
     net = windtunnel.translate(source("lightgbm, binary"), level="L4", calibrate=rows()).soften()
     with torch.no_grad():
         net.program.steps[-1].module.path += 0.01
-    net.set_exact_modules({})
+    net.finish_softening()
     with pytest.raises(UnfaithfulOption, match="none of their ancestors"):
         net.harden()
 
@@ -353,7 +353,7 @@ def test_leaves_harden_too_and_no_tree_file_holds_what_reads_them(tmp_path: Path
     encoder = windtunnel.LeafEncoder(LGBMClassifier(**LGBM))
     pipeline = make_pipeline(encoder, LogisticRegression(max_iter=500)).fit(rows(), binary())
     net = windtunnel.translate(pipeline, level="L2", calibrate=rows()).soften()
-    net.set_exact_modules({})
+    net.finish_softening()
     hard = net.harden(rows())
     assert any(isinstance(step.module, LeafOneHot) for step in hard.program.steps)
     np.testing.assert_allclose(hard.predict_proba(rows()), pipeline.predict_proba(rows()), rtol=0, atol=1e-5)
@@ -412,5 +412,16 @@ def test_wrong_rows_are_rejected() -> None:
     net = windtunnel.translate(source("lightgbm, binary"), level="L2", calibrate=rows()).soften()
     with pytest.raises(BadInput, match="a tuple of 4"):
         net.harden((rows(), binary(), None, None))
-    with pytest.raises(BadInput, match="600 rows and 10 targets"):
+    with pytest.raises(BadInput, match="y has 10 values for 600 rows"):
         net.harden((rows(), binary()[:10]))
+    with pytest.raises(BadInput, match="weight has 10 values for 600 rows"):
+        net.harden((rows(), binary(), np.ones(10)))
+    for wrong in (-1, np.nan):
+        with pytest.raises(BadInput, match="600 of 600 weights are negative, NaN or infinite"):
+            net.harden((rows(), binary(), np.full(600, wrong)))
+
+
+def test_weights_may_be_a_series() -> None:
+    net = windtunnel.translate(source("lightgbm, binary"), level="L2", calibrate=rows()).soften()
+    weight = pd.Series(np.arange(600.0), index=range(7, 607))
+    assert net.harden((rows(), binary(), weight)).hardening == net.harden((rows(), binary(), weight.array)).hardening

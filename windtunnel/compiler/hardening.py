@@ -13,7 +13,8 @@ from torch import Tensor
 
 from windtunnel.compiler.strategies import choose
 from windtunnel.encode import Batch
-from windtunnel.errors import BadInput, UnfaithfulOption
+from windtunnel.encode.row_values import check_length, encode_weights, to_arrays
+from windtunnel.errors import BadInput, InvalidOption, UnfaithfulOption
 from windtunnel.modules.base import Module
 from windtunnel.modules.trees import HardTrees, LeafOneHot, SoftLeaves, SoftSplits, SoftTrees
 from windtunnel.modules.trees.soft.harden import harden as hard_ensemble, harden_splits
@@ -34,10 +35,12 @@ def harden(net: Net, valid: Any = None) -> Net:
     Raises
     ------
     UnfaithfulOption
-        Trees that training has moved at L3 or L4, or a translation on a fixed backend.
+        Trees that training has moved at L3 or L4.
+    InvalidOption
+        A translation on a fixed backend.
     """
     if net.fixed:
-        raise UnfaithfulOption("this translation runs on a backend that is fixed; its trees are hard already.")
+        raise InvalidOption("this translation runs on a backend that is fixed; its trees are hard already.")
     rows, target, weight = validation_rows(net, valid)
     hard = copy.deepcopy(net).eval()
     hard.drop_trained_exact_modules()
@@ -45,7 +48,7 @@ def harden(net: Net, valid: Any = None) -> Net:
         if isinstance(step.module, SoftSplits):
             hard.replace_modules({position: _hard(hard, position, rows)})
     hard.configure(strategy_choices=choose(hard.program, "auto"))
-    hard.set_exact_modules({})
+    hard.finish_softening()
     hard.mark_initial_weights()
     measured = None if rows is None else measure_change(net, hard, rows, target, weight)
     hard.record(hardened=True, hardening=measured)
@@ -58,15 +61,17 @@ def validation_rows(net: TranslatedPipeline, valid: Any) -> tuple[Batch | None, 
     if isinstance(valid, tuple) and not isinstance(valid, Batch):
         if len(valid) not in (2, 3):
             raise BadInput(f"got a tuple of {len(valid)}; give rows, (rows, target) or (rows, target, weight).")
-        rows, y, *rest = valid
-        target = net.head.encode_target(y)
-        weight = torch.as_tensor(rest[0], dtype=torch.float32) if rest else None
+        rows, target, weight = valid[0], valid[1], valid[2] if len(valid) == 3 else None
     if rows is None:
         return None, None, None
     batch = net.encode(rows)
-    if len(batch.ids) == 0 or (target is not None and len(target) != len(batch.ids)):
-        raise BadInput(f"got {len(batch.ids)} rows and {'no' if target is None else len(target)} targets.")
-    return batch, target, weight
+    count = len(batch.ids)
+    if count == 0:
+        raise BadInput("got 0 rows; at least 1 is needed to compare the scores.")
+    if target is not None:
+        check_length("y", target, count)
+        target = net.head.encode_target(to_arrays(target))
+    return batch, target, None if weight is None else encode_weights(weight, count)
 
 
 def measure_change(

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-import torch
 from torch import Tensor
 
 from windtunnel.encode import Batch
+from windtunnel.encode.row_values import check_length, encode_weights, to_arrays
 from windtunnel.errors import BadInput
 from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.trainers.data.encoded_loader import Item
@@ -43,25 +42,9 @@ def encode(
     count = rows.numbers.shape[0]
     target = None
     if y is not None:
-        _check_length("y", y, count)
+        check_length("y", y, count)
         target = _checked_target(net, y) if encoded and isinstance(y, Tensor) else net.head.encode_target(to_arrays(y))
-    return rows, target, None if weight is None else _weights(weight, count)
-
-
-def to_arrays(values: Any) -> Any:
-    """Convert tensors, alone or as columns of a dict, to arrays."""
-    if isinstance(values, Tensor):
-        return values.numpy(force=True)
-    if isinstance(values, dict):
-        return {name: to_arrays(column) for name, column in values.items()}
-    return values
-
-
-def _check_length(name: str, values: Any, count: int) -> None:
-    if not hasattr(values, "__len__") or (isinstance(values, Tensor) and values.ndim == 0):
-        raise BadInput(f"{name}={values!r} is one value; give one per row, {count} in all")
-    if len(values) != count:
-        raise BadInput(f"{name} has {len(values)} values for {count} rows; give one per row, in the same order")
+    return rows, target, None if weight is None else encode_weights(weight, count)
 
 
 def _checked_target(net: TranslatedPipeline, target: Tensor) -> Tensor:
@@ -80,21 +63,6 @@ def _checked_target(net: TranslatedPipeline, target: Tensor) -> Tensor:
             f"{classes - 1}, as windtunnel.loader yields them, or original labels as an array"
         )
     return target.long()
-
-
-def _weights(weight: Any, count: int) -> Tensor:
-    _check_length("weight", weight, count)
-    try:
-        values = torch.from_numpy(np.array(to_arrays(weight), dtype=np.float32))
-    except (TypeError, ValueError) as error:
-        raise BadInput(f"weight is not made of numbers ({error}); give one finite number from 0 per row") from error
-    if values.ndim != 1:
-        raise BadInput(f"weight has the shape {tuple(values.shape)}; give one finite number from 0 per row")
-    if wrong := int((~(values.isfinite() & (values >= 0))).sum()):
-        raise BadInput(
-            f"{wrong} of {count} weights are negative, NaN or infinite; give one finite number from 0 per row"
-        )
-    return values
 
 
 class SeenClasses:

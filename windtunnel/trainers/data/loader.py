@@ -9,11 +9,12 @@ import torch
 from scipy import sparse
 
 from windtunnel.encode import Batch, as_column, as_frame, indexable, is_named
+from windtunnel.encode.row_values import to_arrays
 from windtunnel.errors import BadInput
 from windtunnel.program.scoring_pipeline import SPARSE_BYTES
 from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.trainers.data.encoded_rows import EncodedRows, LazilyEncodedRows
-from windtunnel.trainers.data.encoding import encode, to_arrays
+from windtunnel.trainers.data.encoding import encode
 from windtunnel.trainers.data.schema import BatchSchema
 
 DENSE_BYTES = 2**28

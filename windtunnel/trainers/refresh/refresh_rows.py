@@ -12,11 +12,12 @@ import torch
 from torch import Tensor
 
 from windtunnel.encode import UNKNOWN_ID, Batch, as_frame
+from windtunnel.encode.row_values import to_arrays
 from windtunnel.encode.rows import dimensions
 from windtunnel.errors import BadInput
 from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.trainers.data.encoded_loader import EncodedLoader
-from windtunnel.trainers.data.encoding import encode, to_arrays
+from windtunnel.trainers.data.encoding import encode
 from windtunnel.trainers.data.hold_out import hold_out_mask
 
 HELD_OUT = 0.2
@@ -29,13 +30,12 @@ class RefreshData:
     rows: Batch
     target: Tensor
     weight: Tensor
-    # new, old: bool ``[N]``, rows to fit: new ones, and old ones that are replayed
-    new: Tensor
-    # tested, held_out_old: bool ``[N]``, rows that are not fitted: new ones, whose loss must be lower, and old ones
-    tested: Tensor
-    old: Tensor
-    held_out_old: Tensor
-    all_new: Tensor  # bool ``[N]``, the new rows with those that are held out
+    # all of them bool ``[N]``
+    new: Tensor  # new rows to fit
+    tested: Tensor  # validation rows, or held-out new ones, whose loss must be lower
+    old: Tensor  # old rows to fit again
+    held_out_old: Tensor  # old rows whose loss must not be higher
+    all_new: Tensor  # new rows, those that are held out too
 
     @classmethod
     def of(cls, net: TranslatedPipeline, new: Any, valid: Any, replay: Any, seed: int) -> RefreshData:

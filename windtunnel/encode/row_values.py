@@ -1,0 +1,44 @@
+"""Checks of what comes with rows, one value per row: targets and weights."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from windtunnel.errors import BadInput
+
+
+def to_arrays(values: Any) -> Any:
+    """Convert tensors, alone or as columns of a dict, to arrays."""
+    if isinstance(values, Tensor):
+        return values.numpy(force=True)
+    if isinstance(values, dict):
+        return {name: to_arrays(column) for name, column in values.items()}
+    return values
+
+
+def check_length(name: str, values: Any, count: int) -> None:
+    """Raise ``BadInput`` unless there is one value per row."""
+    if not hasattr(values, "__len__") or (isinstance(values, Tensor) and values.ndim == 0):
+        raise BadInput(f"{name}={values!r} is one value; give one per row, {count} in all")
+    if len(values) != count:
+        raise BadInput(f"{name} has {len(values)} values for {count} rows; give one per row, in the same order")
+
+
+def encode_weights(weight: Any, count: int) -> Tensor:
+    """The weights of rows, float32 ``[B]``; ``BadInput`` unless they are finite numbers from 0, one per row."""
+    check_length("weight", weight, count)
+    try:
+        values = torch.from_numpy(np.array(to_arrays(weight), dtype=np.float32))
+    except (TypeError, ValueError) as error:
+        raise BadInput(f"weight is not made of numbers ({error}); give one finite number from 0 per row") from error
+    if values.ndim != 1:
+        raise BadInput(f"weight has the shape {tuple(values.shape)}; give one finite number from 0 per row")
+    if wrong := int((~(values.isfinite() & (values >= 0))).sum()):
+        raise BadInput(
+            f"{wrong} of {count} weights are negative, NaN or infinite; give one finite number from 0 per row"
+        )
+    return values
