@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -230,7 +229,8 @@ def test_which_rows_are_validated_on(net: SmallNet) -> None:
     assert validated(loader(net, X, y)) == ("held-out rows", 80, 20)
     assert validated(_frames(X, y)) == ("held-out rows", 80, 20)
     assert validated(_frames(X, y), _frames(X[:30], y[:30])) == ("validation rows", 100, 30)
-    assert validated((X[:2], ["no", "yes"])) == ("training rows", 2, 2)
+    with pytest.warns(UserWarning, match="^2 rows are too few to hold some out: fit validates on training rows"):
+        assert validated((X[:2], ["no", "yes"])) == ("training rows", 2, 2)
 
 
 class _Frames(Dataset[int]):
@@ -309,7 +309,7 @@ def test_a_loader_beyond_the_memory_is_read_anew(net: SmallNet, sized: bool, rea
 STREAMED: dict[str, tuple[dict[str, Any], int, str]] = {
     "no memory": ({"loader_memory": 0}, 1, "loader_memory=0 rules out reading it into memory"),
     "custom loss": ({"loss": lambda scores, target, weight: scores.mean()}, 1, "which rows are in a batch"),
-    "processes": ({}, 2, ""),
+    "processes": ({}, 2, "it yields the rows of one of several processes"),
 }
 
 
@@ -317,7 +317,7 @@ STREAMED: dict[str, tuple[dict[str, Any], int, str]] = {
 def test_loaders_that_are_read_in_each_epoch(net: SmallNet, kind: str) -> None:
     options, processes, reason = STREAMED[kind]
     X, y = rows(100)
-    with pytest.warns(UserWarning, match=reason) if reason else contextlib.nullcontext():
+    with pytest.warns(UserWarning, match=reason):
         data = DataModule(net, _frames(X, y), None, Recipe(**options), processes)
     assert isinstance(data.train, LoaderAdapter) and data.validated_on == "training rows"
     assert isinstance(DataModule(net, _frames(X, y), _frames(X, y), Recipe(**options), processes).train, LoaderAdapter)

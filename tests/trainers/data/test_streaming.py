@@ -306,6 +306,13 @@ def test_what_the_thread_meets_is_raised(net: Any, tmp_path: Path) -> None:
         net.fit(made(net, tmp_path), valid_rows(), **QUICK)
 
 
+def test_a_stream_without_validation_rows_warns(net: Any, tmp_path: Path) -> None:
+    write(tmp_path, table())
+    with pytest.warns(UserWarning, match=r"anew in each epoch, as it is made for that.* valid=\.$"):
+        net.fit(made(net, tmp_path), **QUICK)
+    assert net.history.validated_on == "training rows"
+
+
 def test_rows_without_a_score_are_rejected(net: Any, tmp_path: Path) -> None:
     frame = table()
     frame.loc[340, "x"] = np.nan

@@ -12,7 +12,7 @@ import pytorch_lightning as pl
 from sklearn.metrics import root_mean_squared_error
 from small_net import QUICK, TASKS, SmallNet, finetune, rows
 
-from windtunnel.errors import BadInput
+from windtunnel.errors import BadInput, InvalidOption
 from windtunnel.objectives.metrics import Metric
 from windtunnel.trainers.loop.best_checkpoint import BestCheckpoint
 from windtunnel.trainers.loop.module import DataModule, FineTuning
@@ -29,7 +29,7 @@ def test_an_early_stop_of_a_callback() -> None:
 
 
 def test_precisions_that_would_round_the_net() -> None:
-    with pytest.raises(BadInput, match="precision='bf16-true' would round"):
+    with pytest.raises(InvalidOption, match="precision='bf16-true' would round"):
         finetune(SmallNet(TASKS["binary"]), rows(), precision="bf16-true", **QUICK)
     assert finetune(SmallNet(TASKS["binary"]), rows(), precision="bf16-mixed", **QUICK).best > 0.5
 
@@ -47,9 +47,10 @@ def test_a_whole_trainer() -> None:
     )
     callbacks = list(trainer.callbacks)
     options = {"learning_rate": 0.02, "batch_size": 64}
-    assert len(finetune(SmallNet(TASKS["binary"]), rows(), trainer=trainer, **options).epochs) == 3
+    history = finetune(SmallNet(TASKS["binary"]), rows(), trainer=trainer, callbacks=[], **options)
+    assert len(history.epochs) == 3
     assert trainer.callbacks == callbacks
-    with pytest.raises(BadInput, match="devices, clip, epochs and trainer="):
+    with pytest.raises(InvalidOption, match="devices, clip, epochs and trainer="):
         finetune(SmallNet(TASKS["binary"]), rows(), trainer=trainer, devices=2, clip=1.0, epochs=3)
 
 
@@ -64,12 +65,13 @@ def test_a_whole_trainer() -> None:
         ({"overfit_batches": 2}, "and fast_dev_run and overfit_batches out"),
         ({"max_steps": 5}, "max_steps=5 may stop within an epoch"),
         ({"barebones": True}, "barebones=True logs nothing"),
+        ({"max_epochs": -1}, "max_epochs=-1 has no end"),
     ],
 )
 def test_a_trainer_that_does_not_validate_every_epoch(options: dict[str, Any], message: str) -> None:
     silent = {} if "barebones" in options else {"logger": False, "enable_checkpointing": False}
     trainer = pl.Trainer(accelerator="cpu", **options, **silent)
-    with pytest.raises(BadInput, match=message):
+    with pytest.raises(InvalidOption, match=message):
         finetune(SmallNet(TASKS["binary"]), rows(), trainer=trainer)
 
 

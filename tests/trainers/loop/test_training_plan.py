@@ -113,7 +113,7 @@ def test_a_resumed_run_goes_on_within_the_pass(tmp_path: Path, every: int | None
 
 def test_a_trainer_comes_with_a_length_of_its_own() -> None:
     trainer = pl.Trainer(max_epochs=1, accelerator="cpu", logger=False, enable_progress_bar=False)
-    with pytest.raises(BadInput, match=r"max_steps, val_check_interval and trainer="):
+    with pytest.raises(InvalidOption, match=r"max_steps, val_check_interval and trainer="):
         finetune(SmallNet(TASKS["binary"]), rows(), trainer=trainer, max_steps=5, val_check_interval=2)
 
 

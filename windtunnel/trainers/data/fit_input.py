@@ -62,9 +62,7 @@ class FitInput:
 
     def _loaded(self, batches: LoaderAdapter) -> EncodedLoader:
         """The rows of a loader in memory, or the loader itself if its batches are to be read in each epoch."""
-        if batches.source is not None or self.processes > 1:
-            return batches
-        if (reason := self._why_streamed()) is None:
+        if (reason := self._why_streamed(batches)) is None:
             limit = memory_limit(self.recipe.loader_memory)
             if (rows := read_rows(batches, limit, self.recipe.seed)) is not None:
                 return self._in_memory(rows)
@@ -74,16 +72,19 @@ class FitInput:
             )
         if not self.validated:
             warnings.warn(
-                f"fit reads and encodes the {self.role} loader anew in each epoch, as {reason}. It cannot hold rows "
-                "out of such a loader: it validates on training rows, and trains no residual model. Give validation "
-                "rows as valid=.",
+                f"fit reads the {self.role} loader anew in each epoch, as {reason}. It cannot hold rows out of such a "
+                "loader: it validates on training rows, and trains no residual model. Give validation rows as valid=.",
                 UserWarning,
                 stacklevel=2,
             )
         return batches
 
-    def _why_streamed(self) -> str | None:
+    def _why_streamed(self, batches: LoaderAdapter) -> str | None:
         """The reason why a loader is read anew in each epoch, whatever its size; None where there is none."""
+        if batches.source is not None:
+            return "it is made for that"
+        if self.processes > 1:
+            return "it yields the rows of one of several processes"
         if self.recipe.loader_memory == 0:
             return "loader_memory=0 rules out reading it into memory"
         if callable(self.recipe.loss):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -19,7 +20,7 @@ from windtunnel.modules.base import Module
 from windtunnel.objectives.losses import pick
 from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.trainers.data.encoded_loader import EncodedLoader
-from windtunnel.trainers.data.encoded_rows import LazilyEncodedRows
+from windtunnel.trainers.data.encoded_rows import EncodedRows, LazilyEncodedRows
 from windtunnel.trainers.data.fit_input import FitInput
 from windtunnel.trainers.loop.compiled import check_accumulation, check_tables, compiled, explained
 from windtunnel.trainers.loop.processes import check_same, of_processes, process_weight, rank, sum_processes, world
@@ -235,6 +236,13 @@ class DataModule(Loaders):
         else:
             valid_rows = rows
             self.validated_on = "training rows"
+            if isinstance(rows, EncodedRows):  # FitInput warns of loaders
+                warnings.warn(
+                    f"{rows.size} rows are too few to hold some out: fit validates on training rows, and trains no "
+                    "residual model. Give validation rows as valid=.",
+                    UserWarning,
+                    stacklevel=2,
+                )
         super().__init__(rows, valid_rows.in_order())
 
     @property

@@ -12,7 +12,7 @@ import torch
 from pytorch_lightning.callbacks import Checkpoint, ProgressBar
 from pytorch_lightning.loggers import CSVLogger, Logger, TensorBoardLogger
 
-from windtunnel.errors import BadInput
+from windtunnel.errors import BadInput, InvalidOption
 from windtunnel.trainers.loop.processes import check_devices, launched, launched_processes
 from windtunnel.trainers.loop.quiet import quiet
 from windtunnel.trainers.recipe import Recipe
@@ -50,25 +50,26 @@ class TrainerOptions:
             return
         names = ("accelerator", "devices", "precision", "callbacks", "log_dir", "logger")
         values = {name: getattr(self, name) for name in names} | {name: overrides.get(name) for name in TRAINER_SETS}
+        values["callbacks"] = [*self.callbacks] or None
         defaults = {"accelerator": "auto", "devices": 1}
-        if clash := [name for name, value in values.items() if value not in (defaults.get(name), ())]:
-            raise BadInput(
+        if clash := [name for name, value in values.items() if value != defaults.get(name)]:
+            raise InvalidOption(
                 f"{', '.join(clash)} and trainer=...: the Trainer has options of its own; set them there, or leave it "
                 "out"
             )
         if trainer.barebones:
-            raise BadInput("a Trainer with barebones=True logs nothing, so that fit cannot validate; leave it out")
+            raise InvalidOption("a Trainer with barebones=True logs nothing, so that fit cannot validate; leave it out")
         wanted = {"check_val_every_n_epoch": 1, "val_check_interval": 1.0, "limit_val_batches": 1.0}
         if wrong := [
             f"{name} at {value}" for name, value in wanted.items() if not _same(getattr(trainer, name), value)
         ]:
-            raise BadInput(
+            raise InvalidOption(
                 "the Trainer must validate after every epoch, once and on all validation rows, as fit keeps the best "
                 f"epoch: leave {' and '.join(wrong)}, and fast_dev_run and overfit_batches out; to validate on fewer "
                 "rows, give fewer as valid"
             )
         if trainer.max_steps != -1:
-            raise BadInput(
+            raise InvalidOption(
                 f"a Trainer with max_steps={trainer.max_steps} may stop within an epoch, without validation; give "
                 "max_epochs, with limit_train_batches for shorter ones"
             )
@@ -84,9 +85,14 @@ class TrainerOptions:
     def trainer_for(self, net: Any, recipe: Recipe, epochs: int | None) -> pl.Trainer:
         """The caller's Trainer, or a new one that trains ``net`` by a recipe for at most so many epochs."""
         if self.trainer is not None:
+            if recipe.schedule == "cosine" and self.trainer.max_epochs == -1:
+                raise InvalidOption(
+                    'a Trainer with max_epochs=-1 has no end, at which the rate of schedule="cosine" would be 0; give '
+                    'max_epochs, or schedule="constant"'
+                )
             return self.trainer
         if self.precision not in _PRECISIONS:
-            raise BadInput(
+            raise InvalidOption(
                 f"precision={self.precision!r} would round the translation itself, thresholds and tables included; "
                 f"choose from {', '.join(map(repr, _PRECISIONS))}"
             )

@@ -56,8 +56,8 @@ class ValidationIntervals(EncodedLoader):
 
     @property
     def order(self) -> dict[str, Any] | None:
-        """The facts of a pass, and the steps of an interval by their name in checkpoints."""
-        return None if self.loader.order is None else {**self.loader.order, "round_steps": self.steps}
+        """The facts of a pass and the steps between validations."""
+        return None if self.loader.order is None else {**self.loader.order, "steps between validations": self.steps}
 
     def skip(self, batches: int) -> None:
         """Leave out the first batches of the next interval."""
