@@ -127,14 +127,14 @@ class Server:
         InvalidOption
             The server is closed, or the source lacks a method.
         """
-        started = self.start(methods, rows)
-        if isinstance(started, Future):
-            return started
+        outputs = self.outputs_or_future(methods, rows)
+        if isinstance(outputs, Future):
+            return outputs
         future = Future[Outputs]()
-        future.set_result(started)
+        future.set_result(outputs)
         return future
 
-    def start(self, methods: Sequence[str], rows: Rows) -> tuple[Any, ...] | Future[tuple[Any, ...]]:
+    def outputs_or_future(self, methods: Sequence[str], rows: Rows) -> tuple[Any, ...] | Future[tuple[Any, ...]]:
         """Do the same as ``submit``, but return the outputs themselves if the rows are scored at once."""
         net, stage = self._model
         if lacking := [method for method in methods if method not in net.head.methods]:

@@ -39,7 +39,7 @@ def json_response(value: Any, status: int = 200, headers: Mapping[str, str] | No
 
 def error_response(error: Exception, headers: dict[str, str] | None = None) -> Response:
     """An error as JSON, with its status; of 503 with the seconds after which to try again."""
-    status = next(status for kind, status in _STATUS.items() if isinstance(error, kind))
+    status = next((status for kind, status in _STATUS.items() if isinstance(error, kind)), 500)
     text = str(error) or "there was no response in time; send fewer rows, or later."
     retry = {"Retry-After": "1"} if status == 503 else {}
     return json_response({"error": text, "type": type(error).__name__}, status, retry | (headers or {}))

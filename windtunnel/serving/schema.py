@@ -53,7 +53,8 @@ class Schema:
             inputs = [Column("rows", "BYTES" if texts or encoder.flat else "FP64", shape)]
         labels = head.labels_in_order
         kinds = {"predict": _datatype(labels) if labels else "FP64"}
-        shapes = {"predict": (-1,), "predict_proba": (-1, len(labels))}
+        several = isinstance(head.classes, list) or (head.classes is None and not head.flat)
+        shapes = {"predict": (-1, -1) if several else (-1,), "predict_proba": (-1, len(labels))}
         outputs = [Column(name, kinds.get(name, "FP64"), shapes[name]) for name in METHODS if name in head.methods]
         return cls(tuple(inputs), tuple(outputs), encoder.names is not None and not encoder.flat)
 

@@ -69,7 +69,7 @@ class Scoring:
             if count > self._limits.max_rows:
                 raise TooLarge(f"got {count} rows, of at most {self._limits.max_rows}; send them in several requests.")
             model.scored_rows.inc(count)
-            return model.server.start(methods, parsed)
+            return model.server.outputs_or_future(methods, parsed)
 
         started = start() if size < LARGE_BODY else await asyncio.to_thread(start)
         return await asyncio.wrap_future(started) if isinstance(started, Future) else started

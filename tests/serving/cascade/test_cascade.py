@@ -122,6 +122,15 @@ def test_a_rare_class_needs_auc():
     assert choose_threshold(small, full, correct, 0.005, "auc").early == 0
 
 
+def test_a_class_with_one_row_has_no_standard_error_of_auc_and_no_early_answers():
+    small, full = (np.stack([1 - value, value], axis=1) for value in np.random.default_rng(0).random((2, 1000)))
+    correct = np.zeros(1000, dtype=int)
+    correct[3] = 1
+    full[3] = 0, 1
+    assert np.isnan(loss_of_auc(full, small, correct).standard_error)
+    assert choose_threshold(small, full, correct, 0.001, "auc").confidence == NEVER
+
+
 def test_the_report_says_that_the_full_model_predicts_all_rows(pipeline, rows):
     frame, target = rows
     train, valid = (frame[:1500], target[:1500]), (frame[1500:2500], target[1500:2500])

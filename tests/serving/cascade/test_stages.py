@@ -14,6 +14,7 @@ from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardSc
 
 import windtunnel
 from windtunnel.serving.cascade.groups import GroupedPipeline
+from windtunnel.serving.cascade.sources import row_keys
 from windtunnel.serving.cascade.split import split
 
 COMPUTED = []
@@ -161,6 +162,12 @@ def test_features_of_rows_seen_before_come_from_the_cache(made, rows, tmp_path):
     COMPUTED.clear()
     np.testing.assert_allclose(cached.predict_proba(queried[:40]), expected[:40], atol=1e-12)
     assert COMPUTED == [("first", 40)]
+
+
+def test_a_row_with_nan_is_found_in_the_cache():
+    frame = pd.DataFrame({"a": [1.0, np.nan], "b": ["x", None]})
+    first, again = (row_keys(frame.copy(), [0, 1]) for _ in range(2))
+    assert first == again and {*map(hash, first)} == {*map(hash, again)}
 
 
 def test_caches_of_other_names_and_sizes_are_rejected(made, rows):

@@ -127,10 +127,11 @@ def test_the_standard_error_counts_weights() -> None:
 
 @pytest.mark.parametrize("count", [0, 1, 2])
 def test_groups_where_the_loss_is_undefined_do_not_count(count: int) -> None:
-    """One group says nothing against a gain, and none says nothing at all."""
+    """One group has no standard error, so that any gain exceeds it; none says nothing at all."""
     each = torch.full((5,), torch.nan)
     each[:count] = 0.1 + 0.01 * torch.arange(count)
     assert GroupLosses(each, torch.ones(5)).exceeds_standard_error() is (count > 0)
+    assert not GroupLosses(-each, torch.ones(5)).exceeds_standard_error()
 
 
 def test_rows_of_weight_0_are_as_if_they_were_not_there() -> None:

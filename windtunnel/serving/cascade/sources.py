@@ -114,4 +114,6 @@ def row_keys(rows: Any, columns: Sequence[int]) -> list[Any]:
         values = [rows[:, column].tolist() for column in columns]
     else:
         values = [rows.tolist() if hasattr(rows, "tolist") else list(rows)]
-    return [*zip(*values, strict=True)]
+    # NaN is not equal to itself, so that its row would never be found.
+    comparable = ([None if value != value else value for value in column] for column in values)
+    return [*zip(*comparable, strict=True)]

@@ -115,7 +115,8 @@ def choose_threshold(
     confidence, threshold, loss = small.max(axis=1), NEVER, loss_of(full, full, correct)
     for lower in reversed(THRESHOLDS):
         cascade = np.where((confidence >= lower)[:, None], small, full)
-        if (lower_loss := loss_of(full, cascade, correct)).upper > accuracy_loss:
+        lower_loss = loss_of(full, cascade, correct)
+        if not lower_loss.upper <= accuracy_loss:  # NaN where a class has a single row
             break
         threshold, loss = lower, lower_loss
     return Threshold(
@@ -181,7 +182,8 @@ def _shares_below_and_above(
 
 
 def _squared_error(values: NDArray[np.float64]) -> float:
-    return float(values.var(ddof=1)) / len(values)
+    """The squared standard error of the mean; NaN for a single value, which has none."""
+    return float(values.var(ddof=1)) / len(values) if len(values) > 1 else float("nan")
 
 
 def class_positions(classes: Any, target: Any) -> NDArray[np.intp]:

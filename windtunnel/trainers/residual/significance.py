@@ -14,6 +14,7 @@ from torch import Tensor
 from windtunnel.objectives.losses import Loss
 from windtunnel.objectives.metrics import Metric
 from windtunnel.objectives.row_blocks import balanced_order
+from windtunnel.program.records.fit_record import FEW_ROWS
 from windtunnel.trainers.loop.evaluation import evaluate
 from windtunnel.trainers.residual.validation_rows import SplitRows
 
@@ -114,7 +115,7 @@ def compare_losses(loss: Loss, shuffled: Tensor, before: Tensor, after: Tensor, 
     significant = gains.exceeds_standard_error()
     reason = "" if significant else "the loss gets no lower on rows that had no part in fitting"
     if not significant and gains.mean > 0:
-        reason = "needs more than 1 standard error. More validation rows would help"
+        reason = f"needs more than 1 standard error. {FEW_ROWS}"
     return SignificanceTest(gains.mean, gains.standard_error, rows, significant, reason)
 
 
@@ -147,12 +148,12 @@ class GroupLosses:
         return float((deviation.square().sum() * count / (count - 1)).sqrt() / defined.weight.sum())
 
     def exceeds_standard_error(self) -> bool:
-        """Whether the mean exceeds its standard error; True for a single group, which has none, and False for none.
+        """Whether the mean exceeds its standard error; 0 for a single group, which has none. False without a group.
 
         A group where a custom loss is undefined, because it lacks a class, does not count.
         """
         count = int(self.loss.isfinite().sum())
-        return count == 1 or (count > 1 and self.mean > self.standard_error)
+        return count > 0 and self.mean > (self.standard_error if count > 1 else 0.0)
 
     def _defined(self) -> GroupLosses:
         finite = self.loss.isfinite()
