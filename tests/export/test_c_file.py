@@ -193,3 +193,12 @@ def test_rows_that_a_step_rejects_are_errors_in_c(step, outside, tmp_path):
     for model in (source, library):
         with pytest.raises(ValueError):  # noqa: PT011  # each library has its own words
             model.predict(rows)
+
+
+def test_every_column_has_a_member_of_its_own_in_c_and_in_cpp(tmp_path):
+    names = ["a_b_2", "a b", "a-b", "new", "delete", "bool", "and", "x"]
+    rows = pd.DataFrame(np.random.default_rng(0).normal(size=(50, len(names))), columns=names)
+    windtunnel.compile(LogisticRegression().fit(rows, rows["x"] > 0)).export(tmp_path / "net.c")
+    (tmp_path / "main.cpp").write_text('#include "net.h"\nint main() { net_row row = {}; return row.new_ != 0; }\n')
+    subprocess.run([*FLAGS, "-c", "net.c"], cwd=tmp_path, check=True)
+    subprocess.run(["c++", "-c", "main.cpp"], cwd=tmp_path, check=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import keyword
 import re
+from itertools import chain, count
 
 from windtunnel.encode import RowEncoder
 from windtunnel.export.c_source import ERRORS, Output
@@ -11,9 +12,17 @@ from windtunnel.export.columns import names
 from windtunnel.program.translated import TranslatedPipeline
 
 KEYWORDS = {
+    # of C
     "auto", "break", "case", "char", "const", "continue", "default", "do", "double", "else", "enum", "extern", "float",
     "for", "goto", "if", "inline", "int", "long", "register", "restrict", "return", "short", "signed", "sizeof",
     "static", "struct", "switch", "typedef", "union", "unsigned", "void", "volatile", "while",
+    # of C23 and C++, whose compilers read the header too
+    "alignas", "alignof", "and", "and_eq", "asm", "bitand", "bitor", "bool", "catch", "char16_t", "char32_t", "char8_t",
+    "class", "co_await", "co_return", "co_yield", "compl", "concept", "const_cast", "consteval", "constexpr",
+    "constinit", "decltype", "delete", "dynamic_cast", "explicit", "export", "false", "friend", "mutable", "namespace",
+    "new", "noexcept", "not", "not_eq", "nullptr", "operator", "or", "or_eq", "private", "protected", "public",
+    "reinterpret_cast", "requires", "static_assert", "static_cast", "template", "this", "thread_local", "throw", "true",
+    "try", "typeid", "typename", "typeof", "typeof_unqual", "using", "virtual", "wchar_t", "xor", "xor_eq",
 }  # fmt: skip
 
 
@@ -24,7 +33,8 @@ def row_fields(encoder: RowEncoder) -> dict[int, str]:
         field = re.sub(r"\W", "_", name, flags=re.ASCII)
         field = f"x{field}" if not field or field[0].isdigit() else field
         field = f"{field}_" if field in KEYWORDS or keyword.iskeyword(field) else field
-        fields[column] = field if field not in fields.values() else f"{field}_{column}"
+        numbered = (f"{field}_{number}" for number in count(2))
+        fields[column] = next(free for free in chain([field], numbered) if free not in fields.values())
     return fields
 
 
