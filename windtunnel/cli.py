@@ -142,7 +142,7 @@ def sweep(
 
 @app.command()
 def cascade(
-    config: Annotated[Path, typer.Option(help="A YAML file; its sections data and pipeline count.")],
+    config: Annotated[Path, typer.Option(help="A YAML file; the command reads its sections data and pipeline.")],
     data: Data = None,
     accuracy_loss: Annotated[float, typer.Option(help="How much lower the metric may be.")] = 0.001,
     metric: Annotated[Literal["accuracy", "auc"], typer.Option(help="auc if a class is rare.")] = "accuracy",
@@ -226,7 +226,8 @@ def predict(
         from windtunnel.experiment.batch_scoring import predict_files
 
         written = predict_files(_load(model), rows, output)
-        typer.echo(f"wrote {len(written)} of {len(rows)} files into {output}; the others were there")
+        others = "" if len(written) == len(rows) else "; the others were there"
+        typer.echo(f"wrote {len(written)} of {len(rows)} files into {output}{others}")
         return
     net = _load(model)
     predictions = predict_frame(net, read_rows_of(net, rows[0]))
@@ -249,8 +250,11 @@ def explain(
 ) -> None:
     """Explain rows: the contribution of each column and interaction to the raw score, which they add up to."""
     from windtunnel.atomic_write import replacing
+    from windtunnel.errors import InvalidOption
     from windtunnel.experiment.files import read_rows_of, write_table_file
 
+    if row is not None and plot is None:
+        raise InvalidOption("--row chooses the row of --plot; give --plot too.")
     net = _load(model)
     explanation = net.explain(read_rows_of(net, rows), None if background is None else read_rows_of(net, background))
     typer.echo(str(explanation))

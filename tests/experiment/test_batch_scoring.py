@@ -58,3 +58,12 @@ def test_a_file_that_fails_leaves_no_part_of_its_predictions(files):
         assert done.exit_code == 1 and said in done.stderr
     assert not [path for path in (folder / "scores").iterdir() if "b" == path.name[0] and path.stem != "b"]
     assert run(folder, "a.parquet", "a.parquet").exit_code == 1
+
+
+def test_names_with_dots_are_different_files(files):
+    folder, _, frame = files
+    for month in ("2024.01", "2024.02"):
+        frame[:20].to_parquet(folder / f"{month}.parquet")
+    done = run(folder, "2024.01.parquet", "2024.02.parquet")
+    assert "wrote 2 of 2 files" in done.stdout and "the others" not in done.stdout
+    assert (folder / "scores" / "2024.01.parquet").is_file() and (folder / "scores" / "2024.02.parquet").is_file()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import chain
@@ -18,10 +19,11 @@ from windtunnel.experiment.files import as_texts, predict_frame, read_table_file
 from windtunnel.progress import Phase, show_progress
 
 BATCH_ROWS = 65_536
+_SUFFIX = re.compile(r"\.(parquet|pq|csv|csv\.gz)$", re.IGNORECASE)
 
 
 def predict_files(net: Translation, paths: Sequence[Path], folder: Path | None) -> list[Path]:
-    """Write the predictions of each file of rows to a Parquet file of the same stem in a folder; returns the new files.
+    """Write the predictions of each file of rows to a Parquet file of the same name in a folder; returns the new files.
 
     Parquet files are read in batches of rows, the next one while the last one is predicted; CSV files as a whole. A
     file is moved into place when it is complete. Files that are in the folder already are left out.
@@ -29,7 +31,7 @@ def predict_files(net: Translation, paths: Sequence[Path], folder: Path | None) 
     Raises
     ------
     InvalidOption
-        There is no folder, or two files have the same stem.
+        There is no folder, or two files have the same name but for its ending.
     BadInput
         A file cannot be read, or has rows that the source rejects; the files before it are written.
     """
@@ -37,9 +39,9 @@ def predict_files(net: Translation, paths: Sequence[Path], folder: Path | None) 
         raise InvalidOption(
             f"several files of rows need a folder for their predictions, not {folder}: --output scores/"
         )
-    targets = {folder / f"{path.name.split('.')[0]}.parquet": path for path in paths}
+    targets = {folder / f"{_SUFFIX.sub('', path.name)}.parquet": path for path in paths}
     if len(targets) < len(paths):
-        raise InvalidOption("two files of rows have the same name up to the first dot; predict them into two folders.")
+        raise InvalidOption("two files of rows have the same name but for its ending; predict them into two folders.")
     folder.mkdir(parents=True, exist_ok=True)
     missing = {target: path for target, path in targets.items() if not target.exists()}
     with show_progress(True), Phase("predicting files", total=len(missing)) as phase:
