@@ -64,7 +64,7 @@ def test_the_installed_change_is_a_part_of_the_tested_one(
     assert 0.9 < factor < 0.9999
     expected = before + factor * (np.asarray(whole.scores(X)) - before)
     np.testing.assert_allclose(np.asarray(part.scores(X)), expected, rtol=0, atol=1e-5 * np.abs(expected).max())
-    assert f"{factor:.1%} of its change" in test.reason
+    assert test.installed_part == pytest.approx(factor) and f"{factor:.1%} of its change is installed" in str(test)
 
 
 def test_the_history_has_the_metric_of_what_is_installed() -> None:
@@ -93,7 +93,7 @@ def test_the_best_epoch_is_installed_whole_where_it_overrules_the_test() -> None
     options: dict[str, Any] = {"epochs": 1, "progress": False, "accelerator": "cpu", "select": "best_epoch"}
     net = windtunnel.translate(source).fit(train, valid, **options)
     assert net.history is not None and net.history.kept is not None
-    assert "of its change" not in net.history.kept.reason
+    assert net.history.kept.installed_part == 1 and "of its change" not in str(net.history.kept)
 
 
 @pytest.mark.parametrize(

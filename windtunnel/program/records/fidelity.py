@@ -40,7 +40,7 @@ class Fidelity:
         if theirs.dtype.kind not in "biuf":  # labels as their positions in the union of both
             labels = np.unique(np.concatenate([ours, theirs]))
             ours, theirs = np.searchsorted(labels, ours), np.searchsorted(labels, theirs)
-        return cls(len(theirs), explained_variance(_columns(ours), _columns(theirs)))
+        return cls(len(theirs), r2_score(_columns(ours), _columns(theirs)))
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ def warn_if_low(fidelity: Fidelity, stacklevel: int) -> None:
         )
 
 
-def explained_variance(ours: Tensor, theirs: Tensor) -> float:
+def r2_score(ours: Tensor, theirs: Tensor) -> float:
     """R squared of outputs ``[B, K]`` against others; 1 where those are constant and there is no error."""
     finite = torch.isfinite(theirs)
     if ours.shape != theirs.shape or not torch.equal(finite, torch.isfinite(ours)):

@@ -7,6 +7,13 @@ from dataclasses import dataclass, field
 from windtunnel.program.records.fit_details import Calibration, TermSummary
 from windtunnel.program.records.refresh_details import RefreshDetails
 
+FEW_ROWS = "More validation rows would help"
+"""Stands in the reason why a candidate was rejected that gained less than the test asks for."""
+HARMS_OLD_ROWS = "the loss of old rows is higher by more than one standard error"
+"""The reason why a refresh was rejected that would have gained on the new rows."""
+AT_LIMIT = "at the limit of"
+"""Begins the way how a training ended that neither converged nor was stopped."""
+
 
 @dataclass(frozen=True)
 class Epoch:
@@ -59,6 +66,8 @@ class CandidateResult:
         Validation rows of the test.
     epoch : int or None
         Its row of ``History.epochs``; None if it has none.
+    installed_part : float
+        The part of its change that fit installed, above 0 and up to 1, if it was kept.
     """
 
     name: str
@@ -70,6 +79,7 @@ class CandidateResult:
     reason: str
     rows: int | None = None
     epoch: int | None = None
+    installed_part: float = 1.0
 
     def __str__(self) -> str:
         return self.text()
@@ -80,7 +90,10 @@ class CandidateResult:
         if self.gain is not None:
             rows = "" if self.rows is None else f" on {self.rows:,} rows"
             facts.append(f"loss {-self.gain:+.4f} ± {self.standard_error:.4f}{rows}")
-        return f"{self.name}{' (kept)' * self.kept}: {'; '.join([*facts, self.reason.rstrip('.')])}."
+        facts.append(self.reason.rstrip("."))
+        if self.installed_part < 1:
+            facts.append(f"{self.installed_part:.1%} of its change is installed")
+        return f"{self.name}{' (kept)' * self.kept}: {'; '.join(facts)}."
 
 
 @dataclass(frozen=True, repr=False)

@@ -96,8 +96,8 @@ class History(FitRecord):
         return lines
 
     def _shown_candidates(self) -> pd.DataFrame:
-        """The candidates without their reasons, which stand in a list, and without epochs where there are none."""
-        hidden = ["reason"] if self.epochs else ["reason", "epoch"]
+        """The candidates without what stands in their list, and without epochs where there are none."""
+        hidden = ["reason", "installed_part", *([] if self.epochs else ["epoch"])]
         return self.to_frame("candidates").drop(columns=hidden, errors="ignore")
 
     def _repr_html_(self) -> str:

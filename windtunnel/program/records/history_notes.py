@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from windtunnel.program.records.fit_record import FitRecord
+from windtunnel.program.records.fit_record import AT_LIMIT, FEW_ROWS, HARMS_OLD_ROWS, FitRecord
 from windtunnel.program.records.refresh_details import LARGE, RefreshDetails
 
 UNCHANGED = ("translation", "source pipeline")
@@ -31,7 +31,7 @@ def history_notes(record: FitRecord) -> list[str]:
             "Loss a ± b: change of the mean loss per row, compared with the model that the candidate extends, and "
             "its standard error. Each half of the validation rows tests what was selected on the other half."
         )
-    if any("of its change" in candidate.reason for candidate in record.candidates):
+    if any(candidate.installed_part < 1 for candidate in record.candidates):
         notes.append(
             "Of a change with gain a and standard error b, the part 1 - (b / a)^2 is installed, after which "
             f"{record.metric} is computed again."
@@ -65,7 +65,7 @@ def _refresh_advice(record: FitRecord, refresh: RefreshDetails, *, kept: bool) -
             f"Next: measure {record.metric} on later rows. {record.best:.6f} is optimistic, as these rows chose the "
             "attempt."
         )
-    elif any("old rows" in candidate.reason for candidate in record.candidates):
+    elif any(candidate.reason == HARMS_OLD_ROWS for candidate in record.candidates):
         advice.append("Next: if what is predicted has changed, keep_old=False accepts a higher loss of old rows.")
     else:
         advice.append("Next: nothing; on these rows refresh found no gain. More new rows tell smaller gains apart.")
@@ -82,7 +82,7 @@ def _advice(record: FitRecord) -> str:
     if record.validated_on == "training rows":
         return f"Next: give validation rows; on training rows {record.metric} says little about new rows."
     if kept is not None and kept.name not in UNCHANGED:
-        if record.best_epoch and record.best_epoch == len(record.epochs) - 1 and "limit" in record.stopped:
+        if record.best_epoch and record.best_epoch == len(record.epochs) - 1 and record.stopped.startswith(AT_LIMIT):
             more = f"epochs={2 * record.best_epoch}"
             if record.stopped.endswith("steps"):
                 more = f"max_steps={2 * (record.epochs[-1].step or 0)}"
@@ -91,7 +91,7 @@ def _advice(record: FitRecord) -> str:
             f"Next: measure {record.metric} on test rows. {record.best:.6f} is optimistic, as these rows chose the "
             "candidate and the epoch."
         )
-    if any("More validation rows" in candidate.reason for candidate in record.candidates):
+    if any(FEW_ROWS in candidate.reason for candidate in record.candidates):
         return (
             'Next: give more validation rows, so that smaller gains can be told from chance; select="best_epoch" '
             "overrides the test."

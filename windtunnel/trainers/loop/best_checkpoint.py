@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from windtunnel.atomic_write import replacing
 from windtunnel.errors import BadInput
 from windtunnel.objectives.metrics import Metric
+from windtunnel.program.records.fit_record import AT_LIMIT
 from windtunnel.program.records.history import Epoch
 from windtunnel.trainers.data.encoded_loader import EncodedLoader
 from windtunnel.trainers.loop.module import FineTuning
@@ -107,7 +108,7 @@ class BestCheckpoint(Checkpoint):
         if self._out_of_patience():
             return f"early: {self.patience} epochs without a better one (patience={self.patience})"
         if last.epoch == plan.epochs:
-            return f"at the limit of {plan.limit()}"
+            return f"{AT_LIMIT} {plan.limit()}"
         return "by an error, an interrupt or a callback"
 
     def on_validation_end(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:

@@ -15,6 +15,7 @@ from windtunnel.compiler.strategies import choose
 from windtunnel.objectives.losses import Loss, pick
 from windtunnel.objectives.metrics import Metric
 from windtunnel.program.records.fit_details import TermSummary
+from windtunnel.program.records.fit_record import HARMS_OLD_ROWS
 from windtunnel.program.records.history import CandidateResult, History
 from windtunnel.program.records.refresh_details import RefreshDetails, ScoreChange
 from windtunnel.program.records.training_profile import TrainingProfile
@@ -109,7 +110,7 @@ def update(
         for replays in ((False, True) if data.old.any() else (False,))
     ]
     passed = [attempt for attempt in attempts if not attempt.result.reason]
-    kept = min(passed, key=lambda attempt: attempt.result.loss or 0.0) if passed else None
+    kept = min(passed, key=lambda attempt: _loss(attempt.result)) if passed else None
     best, scores = (before, values.scores) if kept is None else (kept.result, kept.moved.scores)
     details = _details(net, trial, scoring, values.scores, scores, validated_on)
 
@@ -153,9 +154,14 @@ def _attempt(
     test = scoring.compare(values.scores, moved.scores, data.tested)
     reason = "" if test.significant else "the loss is not lower by more than one standard error"
     if not reason and keep_old and scoring.harms_old_rows(values.scores, moved.scores):
-        reason = "the loss of old rows is higher by more than one standard error"
-    name = f"anchor {anchor:g}" + " with replay" * replays
+        reason = HARMS_OLD_ROWS
+    name = f"anchor {anchor:g} with replay" if replays else f"anchor {anchor:g}"
     return Attempt(scoring.result(name, moved.scores, test, reason), anchor, replays, moved)
+
+
+def _loss(result: CandidateResult) -> float:
+    assert result.loss is not None  # computed for every attempt
+    return result.loss
 
 
 def _candidates(results: Sequence[CandidateResult], best: CandidateResult) -> list[CandidateResult]:
@@ -180,7 +186,7 @@ def _trial(net: TranslatedPipeline, new: Any) -> TranslatedPipeline:
 def _install(net: TranslatedPipeline, trial: TranslatedPipeline) -> None:
     program = trial.program.to(net.device())
     net.replace_program(program, origins=trial.origins, encoder=trial.encoder, head=trial.head)
-    net.set_exact_modules({})
+    net.finish_softening()
     net.configure(strategy_choices=choose(net.program, "auto"))
     mark_initial_residual_weights(net)
     net.eval()

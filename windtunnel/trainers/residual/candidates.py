@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from windtunnel.modules.base import Module
 from windtunnel.modules.outputs.links import PROBABILITIES
 from windtunnel.objectives.metrics import Metric
-from windtunnel.objectives.row_blocks import by_blocks
+from windtunnel.objectives.row_blocks import average_over_blocks
 from windtunnel.program.records.history import CandidateResult
 from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.trainers.loop.evaluation import evaluate, evaluate_both
@@ -83,6 +83,7 @@ def candidate_results(
             reason=_reason(candidate, best, metric),
             rows=None if candidate.test is None else candidate.test.rows,
             epoch=candidate.epoch,
+            installed_part=best.shrinkage if candidate is best else 1.0,
         )
         for candidate in candidates
     ]
@@ -91,8 +92,7 @@ def candidate_results(
 def _reason(candidate: Candidate, best: Candidate, metric: Metric) -> str:
     if candidate is best:
         tested = candidate.test is not None and not candidate.test.significant
-        part = f"; {best.shrinkage:.1%} of its change is installed" * (best.shrinkage < 1)
-        return f"best {metric.name}" + ", whatever the test says" * tested + part
+        return f"best {metric.name}, whatever the test says" if tested else f"best {metric.name}"
     if candidate.rejected:
         return candidate.rejected
     value = value_of if best.boosted is None and candidate.boosted is None else _tested_value
@@ -167,7 +167,7 @@ def _interactions_candidate(setup: ResidualSetup, metric: Metric) -> Candidate |
     if not len(initial.residual.interactions):
         (rows, *rest), test = initial.test_rows, initial.interaction_test
         scored = [((initial.init_scores(*rows) + initial.crossfitted,), *rest)]
-        val_loss, value = evaluate_both(metric, by_blocks(initial.loss), lambda scores: scores, scored)
+        val_loss, value = evaluate_both(metric, average_over_blocks(initial.loss), lambda scores: scores, scored)
         return Candidate("interactions", value, val_loss, test=test, rejected=test.reason)
     test = initial.test_interactions(metric)
     val_loss, value = evaluate_both(metric, initial.loss, initial.init_scores, initial.validation_batches(setup.valid))
