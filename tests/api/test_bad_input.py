@@ -12,6 +12,7 @@ import pytest
 import torch
 from case import columns, logistic, ordinal, quick, table, targets
 from cases import CASES
+from lightgbm import LGBMClassifier
 from linear_case import FRAME, QUICK, READS, Y, linear, says
 from sklearn.cluster import DBSCAN
 from sklearn.dummy import DummyClassifier
@@ -338,3 +339,18 @@ def test_numbers_that_float32_rounds_to_its_greatest_are_accepted_as_by_the_sour
         for model in (forest, net):
             with pytest.raises(ValueError):
                 model.predict(np.array([[beyond, 0.5, 0.5]]))
+
+
+def test_a_column_beyond_float32_is_named():
+    X = np.random.default_rng(0).normal(size=(40, 3))
+    net = windtunnel.compile(RandomForestRegressor(3, random_state=0).fit(X, X[:, 0]))
+    X[7, 2] = 1e39
+    with pytest.raises(BadInput, match="1 of 40 rows .* values beyond float32 in number 2 reach a step"):
+        net.predict(X)
+
+
+def test_a_column_given_twice_under_the_name_that_lightgbm_changed():
+    X = pd.DataFrame(np.random.default_rng(0).normal(size=(60, 3)), columns=["a b", "a b", "c"])
+    fitted = LGBMClassifier(n_estimators=2, verbose=-1).fit(X.iloc[:, 1:], X["c"] > 0)
+    with pytest.raises(BadInput, match="columns given twice: 'a b'"):
+        windtunnel.compile(fitted).predict(X)

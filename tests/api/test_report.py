@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from export_cases import PIPELINES, fitted, frame, target, translated, with_host_step
+from sklearn.ensemble import RandomForestClassifier
 from sklearn.metrics import roc_auc_score
 
 import windtunnel
@@ -114,6 +115,8 @@ def test_the_report_compares_with_the_source_on_test_rows() -> None:
     assert f"source pipeline: auroc {expected:.4f}" in str(report)
     assert f'<td>test rows</td><td>auroc</td><td class="number">{expected:.6g}</td>' in report.to_html()
     assert json.loads(report.to_json())["test_scores"] == scores
+    of_one_class = json.loads(net.report((rows, ["yes"] * len(rows))).to_json())["test_scores"]["fine-tuned"]
+    assert of_one_class["auroc"] is None and of_one_class["log_loss"] > 0
     with pytest.raises(windtunnel.InvalidOption, match=r"give test=\(X, y\) too"):
         net.report(source=pipeline)
 
@@ -157,3 +160,10 @@ def test_text_fits_and_shows_names_as_they_are() -> None:
     assert "[red]x" in text
     for heading in ("step", "class", "became", "parameters", "trainable", "change", "task", "fidelity"):
         assert heading in text
+
+
+def test_the_report_scores_a_classifier_of_several_targets() -> None:
+    X, Y = np.random.default_rng(0).normal(size=(80, 3)), np.arange(160).reshape(80, 2) % 3
+    forest = RandomForestClassifier(3, random_state=0).fit(X, Y)
+    scores = windtunnel.compile(forest).report((X, Y), source=forest).test_scores
+    assert scores["source pipeline"] == scores["fine-tuned"] == {"accuracy": (forest.predict(X) == Y).mean()}

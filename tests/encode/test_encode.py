@@ -350,11 +350,11 @@ def test_what_is_no_table(name: str) -> None:
 
 def test_dicts_of_bad_columns() -> None:
     with pytest.raises(
-        BadInput, match=r"^columns of different lengths: \{'a': 2, 'b': 1\}; every column needs one value"
+        BadInput, match="^columns of different lengths: 'a' of 2, 'b' of 1; every column needs one value"
     ):
         as_frame({"a": [1, 2], "b": [1]})
     with pytest.raises(
-        BadInput, match="^the columns 'a', 'b' of a dict have not one dimension; give a list or an array"
+        BadInput, match="^the columns 'a', 'b' of a dict must have one dimension; give a list or an array"
     ):
         as_frame({"a": 1, "b": "text", "c": [1]})
 

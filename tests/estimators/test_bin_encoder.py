@@ -8,7 +8,7 @@ from sklearn.preprocessing import KBinsDiscretizer, OneHotEncoder, TargetEncoder
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import windtunnel
-from windtunnel.errors import BadInput, UnsupportedEstimator
+from windtunnel.errors import BadInput, InvalidOption, UnsupportedEstimator
 from windtunnel.estimators import BinEncoder, TwoHotEncoder
 from windtunnel.translators.registry import convert
 
@@ -86,7 +86,7 @@ def test_edges_stay_where_they_are_in_float32():
 
 @pytest.mark.parametrize("n_bins", [1, 2.5, "32"])
 def test_bad_numbers_of_bins(n_bins):
-    with pytest.raises(BadInput, match="n_bins="):
+    with pytest.raises(InvalidOption, match="n_bins="):
         BinEncoder(n_bins=n_bins).fit(numbers())
 
 

@@ -12,7 +12,7 @@ from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from windtunnel import FactorizationMachineClassifier, FactorizationMachineRegressor
-from windtunnel.errors import BadInput
+from windtunnel.errors import InvalidOption
 
 
 def pairs(rows: int = 600) -> tuple[np.ndarray, np.ndarray]:
@@ -60,7 +60,7 @@ def test_sparse_rows_give_the_same_model() -> None:
     ],
 )
 def test_options(options: dict[str, Any], message: str) -> None:
-    with pytest.raises(BadInput, match=message):
+    with pytest.raises(InvalidOption, match=message):
         FactorizationMachineRegressor(**options).fit(*pairs(20))
 
 

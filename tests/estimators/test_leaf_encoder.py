@@ -109,15 +109,19 @@ def test_fitted_trees_are_not_fitted_again(cls: type) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"output": "dense"}, "output='dense'; give 'one_hot' or 'ids'"),
         ({"estimator": LogisticRegression()}, r"LogisticRegression\(\) exposes no leaves; give a model of trees"),
         ({"estimator": xgb.XGBClassifier(booster="gblinear", n_estimators=1)}, "exposes no leaves"),
     ],
 )
-def test_bad_options_are_rejected(options: dict[str, Any], message: str) -> None:
+def test_models_without_leaves_are_rejected(options: dict[str, Any], message: str) -> None:
     frame = table(60)
     with pytest.raises(BadInput, match=message):
         LeafEncoder(**options).fit(frame[["income", "visits"]], targets(frame)["label"] == "yes")
+
+
+def test_other_outputs_are_rejected() -> None:
+    with pytest.raises(InvalidOption, match="output='dense'; give 'one_hot' or 'ids'"):
+        LeafEncoder(output="dense").fit([[0.0], [1.0]], [0, 1])
 
 
 def pipeline(trees: Any = None) -> Pipeline:

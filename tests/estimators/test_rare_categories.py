@@ -11,7 +11,7 @@ from sklearn.preprocessing import OneHotEncoder, TargetEncoder
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import windtunnel
-from windtunnel.errors import BadInput
+from windtunnel.errors import BadInput, InvalidOption
 from windtunnel.estimators import RareCategories
 from windtunnel.translators.conversions import CategoryRecoding
 from windtunnel.translators.registry import convert
@@ -182,7 +182,7 @@ def test_in_a_column_transformer_and_pipeline():
     ],
 )
 def test_bad_options(options, message):
-    with pytest.raises(BadInput, match=message):
+    with pytest.raises(InvalidOption, match=message):
         RareCategories(**options).fit(table())
 
 

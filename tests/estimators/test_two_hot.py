@@ -10,7 +10,7 @@ from sklearn.compose import ColumnTransformer
 from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from windtunnel.errors import BadInput
+from windtunnel.errors import BadInput, InvalidOption
 from windtunnel.estimators import RareCategories, TwoHotEncoder
 from windtunnel.translators.conversions import CategoryEncoding
 from windtunnel.translators.registry import convert
@@ -119,7 +119,7 @@ def test_handle_unknown_error():
 
 
 def test_bad_input():
-    with pytest.raises(BadInput, match="handle_unknown='skip'"):
+    with pytest.raises(InvalidOption, match="handle_unknown='skip'"):
         TwoHotEncoder(handle_unknown="skip").fit([["a"]])
     with pytest.raises(ValueError, match="column 1 passes through as a number"):
         TwoHotEncoder(columns=[0]).fit(np.array([["a", "b"]], dtype=object))

@@ -9,7 +9,7 @@ from sklearn import metrics as sk
 from sklearn.linear_model import _sgd_fast
 from torch.nn import functional
 
-from windtunnel.errors import BadInput
+from windtunnel.errors import BadInput, InvalidOption
 from windtunnel.objectives.losses import LOSSES, pick
 from windtunnel.program.head import Head
 
@@ -192,12 +192,12 @@ VALUE = Head("regression", "exp", "poisson")
     ],
 )
 def test_a_loss_that_does_not_fit(name: str, head: Head, message: str) -> None:
-    with pytest.raises(BadInput, match=message):
+    with pytest.raises(InvalidOption, match=message):
         pick(name, head)
 
 
 def test_softmax_needs_a_score_per_class() -> None:
-    with pytest.raises(BadInput, match="give loss='logistic'"):
+    with pytest.raises(InvalidOption, match="give loss='logistic'"):
         pick("softmax", BINARY)(_scores(1), torch.zeros(ROWS, dtype=torch.int64), None)
 
 
@@ -225,5 +225,5 @@ def test_a_custom_loss_returns_one_value() -> None:
     ],
 )
 def test_a_custom_loss_of_other_arguments_is_rejected(loss: Any, takes: str) -> None:
-    with pytest.raises(BadInput, match=rf"takes {takes}, and is called as loss\(scores, target, weight\)"):
+    with pytest.raises(InvalidOption, match=rf"takes {takes}, and is called as loss\(scores, target, weight\)"):
         pick(loss, BINARY)

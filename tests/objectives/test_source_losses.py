@@ -28,7 +28,7 @@ from xgboost import XGBRegressor
 
 import windtunnel
 from windtunnel.api.crossfit import _losses, _scores
-from windtunnel.errors import BadInput
+from windtunnel.errors import BadInput, InvalidOption
 from windtunnel.objectives.losses import pick
 from windtunnel.trainers.recipe import Recipe
 
@@ -238,7 +238,9 @@ def test_members_with_different_deltas_get_their_mean() -> None:
 def test_a_named_loss_is_of_the_output_of_predict() -> None:
     fitted = PoissonRegressor().fit(X, Y)
     assert own_loss(fitted, Y, "squared") == pytest.approx(sk.mean_squared_error(Y, fitted.predict(X)), rel=1e-5)
-    with pytest.raises(BadInput, match=r"loss='gamma' takes scores as logarithms of a mean, .* \(link 'identity'\)"):
+    with pytest.raises(
+        InvalidOption, match=r"loss='gamma' takes scores as logarithms of a mean, .* \(link 'identity'\)"
+    ):
         windtunnel.translate(LinearRegression().fit(X, Y)).fit((X, Y), loss="gamma", **JOINT)
 
 
@@ -286,7 +288,7 @@ def test_unknown_objectives_do_not_become_squared_errors() -> None:
     net = windtunnel.translate(CatBoost(options).fit(X, Y), calibrate=X)
     with pytest.raises(BadInput, match="fit has no loss"):
         net.fit((X, Y), **JOINT)
-    with pytest.raises(BadInput, match="loss='unknown' is not known"):
+    with pytest.raises(InvalidOption, match="loss='unknown' is not known"):
         windtunnel.translate(LinearRegression().fit(X, Y)).fit((X, Y), loss="unknown", **JOINT)
 
 

@@ -21,7 +21,7 @@ import windtunnel
 from windtunnel.errors import BadInput
 from windtunnel.modules.trees import HardTrees, SoftTrees
 from windtunnel.program.records import fidelity
-from windtunnel.program.records.fidelity import explained_variance
+from windtunnel.program.records.fidelity import r2_score
 
 X, Y = table()[list(NUMBERS)], targets(table())["label"]
 
@@ -110,7 +110,7 @@ def test_an_interrupt_leaves_exact_trees(monkeypatch: pytest.MonkeyPatch) -> Non
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("windtunnel.program.softening.explained_variance", interrupted)
+        patch.setattr("windtunnel.program.softening.r2_score", interrupted)
         with pytest.raises(KeyboardInterrupt):
             lazy.soften()
     assert torch.equal(lazy.scores(X), before) and not trainable(lazy)
@@ -136,4 +136,4 @@ def test_categories_that_the_calibration_rows_lack_keep_their_scores() -> None:
     before = exact.scores(rows)
     after = exact.soften().scores(rows)
     assert rows["month"][:1000].nunique() == 1
-    assert explained_variance(after, before) > 0.999
+    assert r2_score(after, before) > 0.999

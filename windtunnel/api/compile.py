@@ -122,7 +122,7 @@ def _frozen_copy(net: Translation, dtype: torch.dtype | None) -> Translation:
         )
     copy = deepcopy(net).requires_grad_(False).eval()
     copy.drop_engine()
-    copy.set_exact_modules({})
+    copy.finish_softening()
     return copy
 
 

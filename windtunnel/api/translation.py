@@ -52,8 +52,9 @@ class Translation(TranslatedPipeline):
     def _facts_in_short(self) -> list[tuple[str, str]]:
         hosts = [f"{type(host.step.estimator).__name__} (host)" for host in self.hosts]
         steps = list(dict.fromkeys([*hosts, *(origin.estimator for origin in self.origins if origin.estimator)]))
-        sizes = [(parameter.numel(), parameter.requires_grad) for parameter in self.parameters()]
-        trainable, total = (sum(size for size, learned in sizes if learned or each) for each in (False, True))
+        parameters = list(self.parameters())
+        total = sum(parameter.numel() for parameter in parameters)
+        trainable = sum(parameter.numel() for parameter in parameters if parameter.requires_grad)
         history = self.history
         tuned = f"{history.metric} {history.start:.4f} -> {history.best:.4f}" if history else "no"
         return [

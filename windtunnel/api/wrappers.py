@@ -33,7 +33,6 @@ from windtunnel.api.crossfit import crossfit
 from windtunnel.api.report import Report
 from windtunnel.api.translate import translate
 from windtunnel.encode import as_column, indexable
-from windtunnel.encode.one_dimensional import one_dimensional
 from windtunnel.errors import InvalidOption
 from windtunnel.estimators.fitting import (
     check_needs_no_queries,
@@ -43,6 +42,7 @@ from windtunnel.estimators.fitting import (
     fit_estimator,
     last_step,
 )
+from windtunnel.estimators.takes_sequence import takes_sequence
 from windtunnel.explain.explanation import Explanation
 from windtunnel.program.translate_options import MAX_CALIBRATION_ROWS
 from windtunnel.trainers.data.hold_out import hold_out_mask
@@ -214,7 +214,7 @@ class _WindTunnel(BaseEstimator):
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         source = self._pipeline()
-        tags.input_tags.two_d_array = not one_dimensional(source)
+        tags.input_tags.two_d_array = not takes_sequence(source)
         tags.input_tags.sparse = hasattr(source, "__sklearn_tags__") and get_tags(source).input_tags.sparse
         return tags
 
@@ -237,7 +237,7 @@ class _WindTunnel(BaseEstimator):
 
     def _rows(self, X: Any) -> Any:
         """Rows that can be indexed; one column of objects for a pipeline that takes texts or the like."""
-        return indexable(as_column(X)) if one_dimensional(self._pipeline()) else _table(X)
+        return indexable(as_column(X)) if takes_sequence(self._pipeline()) else _table(X)
 
     def explain(self, X: Any, background: Any = None, *, samples: int = 50) -> Explanation:
         """The contributions of raw columns to the raw scores of rows; see ``Translation.explain``."""

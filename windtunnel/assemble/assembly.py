@@ -19,8 +19,8 @@ from windtunnel.assemble.output_head import output_dtypes, predictor_head, predi
 from windtunnel.assemble.predictors import Predictors, ScoredPredictor
 from windtunnel.assemble.program_builder import ProgramBuilder
 from windtunnel.encode import RowEncoder, Rows
-from windtunnel.encode.one_dimensional import one_dimensional
 from windtunnel.errors import UnsupportedEstimator
+from windtunnel.estimators.takes_sequence import takes_sequence
 from windtunnel.modules.base import Module
 from windtunnel.modules.columns.affine import Affine
 from windtunnel.modules.outputs.class_outputs import Squeeze
@@ -57,7 +57,7 @@ class Assembly:
         self.encoder = RowEncoder(
             *self._fitted_columns(graph, composites),
             dtype=str(self.dtype).removeprefix("torch."),
-            flat=one_dimensional(self.pipeline),
+            flat=takes_sequence(self.pipeline),
         )
         self._builder = ProgramBuilder(self.encoder, self.dtype)
         self._categories = Categories(self._builder, self.sample)

@@ -18,6 +18,7 @@ from windtunnel.assemble.graph_column import GraphColumn, Rejected, added_on_dem
 from windtunnel.assemble.program_builder import ProgramBuilder
 from windtunnel.encode import NONE_CATEGORY, CategoryColumn, Rows, Vocabulary, category_text
 from windtunnel.encode.cityhash import city_hash, signed
+from windtunnel.encode.columns import is_missing
 from windtunnel.errors import UnsupportedEstimator
 from windtunnel.modules.tables.category_table import CategoryTable, SumGroups
 from windtunnel.modules.tables.one_hot import OneHot
@@ -25,7 +26,7 @@ from windtunnel.modules.tables.target_statistics import CategoryHashes
 from windtunnel.pipeline.expressions import Step
 from windtunnel.program.program import IDS
 from windtunnel.translators.categories.probe import probe
-from windtunnel.translators.categories.probe_inputs import UNKNOWN, is_missing
+from windtunnel.translators.categories.probe_inputs import UNKNOWN
 from windtunnel.translators.conversions import CategoryEncoding, CategoryRecoding, HashedColumns
 
 NO_HASH = 2**40

@@ -133,9 +133,9 @@ class ProgramBuilder:
             ]
         return [columns[position] for position in positions]
 
-    def rejections(self, estimator: Any, width: int, method: str = "") -> tuple[str, ...]:
+    def rejections(self, estimator: Any, width: int, method: str | None = None) -> tuple[str, ...]:
         """The values that a fitted step, or one of its methods, rejects; cached, as probing it may take long."""
-        methods = (method,) if hasattr(estimator, method) else PROBED_METHODS
+        methods = (method,) if method is not None and hasattr(estimator, method) else PROBED_METHODS
         key = (id(estimator), width, methods)
         if key not in self._rejected:
             self._rejected[key] = rejected_inputs(estimator, width, methods)

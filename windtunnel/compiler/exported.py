@@ -41,13 +41,14 @@ class ExportedEngine(ProgramEngine):
 
     def prepare(self) -> Mapping[str, Run]:
         """Take the graphs of the scores and of the methods with a step of their own, and compare their outputs."""
-        ends = {"scores": self.program.steps[-1], **self.program.method_steps}
+        last_steps = {"scores": self.program.steps[-1], **self.program.method_steps}
         # Graphs cannot be taken of tensors made in inference mode.
         with torch.inference_mode(False), torch.no_grad(), quiet():
             blocks = self.example(EXAMPLE_ROWS)
             try:
                 graphs = {
-                    method: take_graph(MethodProgram(self.program, end).eval(), blocks) for method, end in ends.items()
+                    method: take_graph(MethodProgram(self.program, step).eval(), blocks)
+                    for method, step in last_steps.items()
                 }
             except Exception as error:  # the exporter has errors of many kinds
                 where, cause = failing_step(self.program, blocks, lambda module, given: take_graph(module, (given,)))

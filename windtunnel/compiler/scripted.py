@@ -70,9 +70,11 @@ class TorchScriptEngine(ProgramEngine):
     def prepare(self) -> Mapping[str, Run]:
         """Compile the scores and the methods that have a step of their own."""
         program = self.program
-        ends = {**program.method_steps, "scores": program.steps[-1]}
+        last_steps = {**program.method_steps, "scores": program.steps[-1]}
         try:
-            frozen = {method: _frozen(script(MethodProgram(program, end).eval())) for method, end in ends.items()}
+            frozen = {
+                method: _frozen(script(MethodProgram(program, step).eval())) for method, step in last_steps.items()
+            }
         except UnfaithfulOption as error:
             where, _ = failing_step(program, self.example(2), lambda module, _: script(module))
             raise UnfaithfulOption(f"backend='torchscript' cannot run {where}: {error}") from error

@@ -34,20 +34,20 @@ class CategoryColumn:
 
     @property
     def rejects(self) -> bool:
-        """Whether the source rejects some values of the vocabulary's kind.
+        """Whether the source rejects some values of the vocabulary's kind."""
+        return self.rejects_unknown or self.rejects_missing or self._rejects_some_numbers
 
-        A vocabulary of texts has neither infinite numbers nor fractions to reject.
-        """
-        numbers = self.vocabulary.kind != "text" and (self.rejects_infinite or self.rejects_fractions)
-        return self.rejects_unknown or self.rejects_missing or numbers
+    @property
+    def _rejects_some_numbers(self) -> bool:
+        """Whether infinite numbers or fractions are rejected; a vocabulary of texts has neither."""
+        return self.vocabulary.kind != "text" and (self.rejects_infinite or self.rejects_fractions)
 
     def ids_of_values(self, values: list[Any]) -> list[int] | None:
         """The id of each Python value; None if the vocabulary has no plain look-up, or a value may be rejected."""
         if (ids := self.vocabulary.ids_of_values(values)) is None:
             return None
-        whole_only = self.vocabulary.kind == "number" and (self.rejects_infinite or self.rejects_fractions)
         rejected = (self.rejects_unknown and UNKNOWN_ID in ids) or (self.rejects_missing and MISSING_ID in ids)
-        return None if rejected or (whole_only and not all(map(is_whole, values))) else ids
+        return None if rejected or (self._rejects_some_numbers and not all(map(is_whole, values))) else ids
 
     def ids(self, values: pd.Series, name: str, *, flat: bool, training: bool) -> NDArray[np.int64]:
         """The id of each value of a column.

@@ -133,6 +133,11 @@ def show_value(value: Any) -> str:
     return text if len(text) <= SHOWN_CHARACTERS else f"{text[:SHOWN_CHARACTERS]}..."
 
 
+def is_missing(value: Any) -> bool:
+    """Whether a value is None, NaN or pd.NA."""
+    return value is None or value is pd.NA or bool(value != value)
+
+
 def quote_names(names: Sequence[Any]) -> str:
     """Names for messages, quoted, and cut if they are long."""
     return join_some(map(show_value, names))

@@ -200,8 +200,10 @@ class RowEncoder:
         rows = len(frame) if rows is None else rows
         self._check_size(rows)
         numbers = np.zeros((rows, len(self.numbers)), dtype=self.dtype)
-        # With counts, the frame has few columns and ``numbers`` has many.
-        for column in [column for column in frame if column in self._position] if counts else self.numbers:
+        columns = self.numbers
+        if counts:  # the frame has few columns, and ``numbers`` has many
+            columns = [column for column in frame if column in self._position]
+        for column in columns:
             numbers[:, self._position[column]] = self._as_number(frame[column], column)
         ids = np.empty((rows, len(self.categories)), dtype=np.int64)
         for position, category in enumerate(self.categories):

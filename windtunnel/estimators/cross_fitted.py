@@ -14,9 +14,9 @@ from sklearn.utils import _safe_indexing
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _num_samples, check_consistent_length, check_is_fitted, column_or_1d, validate_data
 
-from windtunnel.encode.one_dimensional import one_dimensional
 from windtunnel.errors import BadInput, InvalidOption
 from windtunnel.estimators.fitting import check_needs_no_queries, clone_for_refit, fit_estimator
+from windtunnel.estimators.takes_sequence import takes_sequence
 
 LEAST_PROBABILITY = 1e-7
 """Probabilities are kept above it before their logarithm is taken."""
@@ -65,7 +65,7 @@ class _CrossFitted(BaseEstimator):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.two_d_array = not one_dimensional(self.estimator)  # a vectorizer takes texts
+        tags.input_tags.two_d_array = not takes_sequence(self.estimator)  # a vectorizer takes texts
         return tags
 
     def _fold(self, X: Any, y: NDArray[Any], groups: Any, time: Any) -> NDArray[np.int64]:

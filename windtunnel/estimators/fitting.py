@@ -143,16 +143,16 @@ def clone_unfitted(estimator: Any) -> Any:
 def _fixed_size(fitted: Any) -> dict[str, Any]:
     """Options that give a booster the number of trees at which another one stopped early; empty if it did not."""
     library, options = _library(fitted), fitted.get_params()
-    set_to_none = EARLY_STOPPING.get(library, set()) & options.keys()
+    stopping_options = EARLY_STOPPING.get(library, set()) & options.keys()
     if library == "lightgbm" and getattr(fitted, "best_iteration_", None):
-        return {**dict.fromkeys(set_to_none, 0), "n_estimators": fitted.best_iteration_}
+        return {**dict.fromkeys(stopping_options, 0), "n_estimators": fitted.best_iteration_}
     if library == "xgboost" and options.get("early_stopping_rounds") and hasattr(fitted, "best_iteration"):
         return {"n_estimators": fitted.best_iteration + 1, "early_stopping_rounds": None}
     if library == "catboost" and fitted.is_fitted() and fitted.tree_count_:
         name = next(
             (name for name in ("n_estimators", "num_boost_round", "num_trees") if name in options), "iterations"
         )
-        return {**dict.fromkeys(set_to_none), name: fitted.tree_count_}
+        return {**dict.fromkeys(stopping_options), name: fitted.tree_count_}
     return {}
 
 

@@ -74,7 +74,7 @@ class Lookup(TransformerMixin, BaseEstimator):
         if not values:
             raise BadInput(f"no key of the {len(rows)} rows is in the store; check key={self.key!r}.")
         self.width_ = len(values[0])
-        self._checked(values)
+        self._check_widths(values)
         return self
 
     def transform(self, X: Any) -> NDArray[np.float64]:
@@ -85,7 +85,7 @@ class Lookup(TransformerMixin, BaseEstimator):
             raise BadInput(f"Lookup got {rows.shape[1]} columns; it was fitted on {self.n_features_in_}.")
         keys = self._keys(rows)
         values = self._values(keys)
-        self._checked([value for value in values.values() if value is not None])
+        self._check_widths([value for value in values.values() if value is not None])
         missing = np.full(self.width_, np.nan)
         table = np.array([missing if value is None else value for value in values.values()]).reshape(-1, self.width_)
         positions = {key: position for position, key in enumerate(values)}
@@ -114,7 +114,7 @@ class Lookup(TransformerMixin, BaseEstimator):
             stored = [self.store.get(key) for key in unique]
         return {key: None if value is None else _numbers(key, value) for key, value in zip(unique, stored, strict=True)}
 
-    def _checked(self, values: Sequence[NDArray[np.float64]]) -> None:
+    def _check_widths(self, values: Sequence[NDArray[np.float64]]) -> None:
         if wrong := {len(value) for value in values} - {self.width_}:
             raise BadInput(f"the store has values of {self.width_} and of {wrong.pop()} numbers; all need the same.")
 

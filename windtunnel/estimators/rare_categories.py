@@ -61,8 +61,6 @@ class RareCategories(ReadsCategories, OneToOneFeatureMixin, TransformerMixin, Ba
         Kept categories of each input column, sorted; None where the column passes through.
     rare_ : list of (list or None) [columns]
         Categories seen in ``fit`` and dropped, sorted; None where the column passes through.
-    missing_ : list of NaN [columns]
-        What a dropped category becomes.
     n_features_in_ : int
     feature_names_in_ : object array [columns]
         Only where ``fit`` got a table whose column names are all strings.
@@ -90,7 +88,6 @@ class RareCategories(ReadsCategories, OneToOneFeatureMixin, TransformerMixin, Ba
         width = table.shape[1]
         self.categories_: list[list[Any] | None] = [None] * width
         self.rare_: list[list[Any] | None] = [None] * width
-        self.missing_ = [np.nan] * width
         for at in categorical_columns(table, self.columns):
             counts = count_categories(table, at)
             rare = self._rare(counts)

@@ -15,7 +15,7 @@ from windtunnel.explain.explanation import Explanation
 from windtunnel.modules.linear.residual_model import ResidualSum
 from windtunnel.program.head import Head
 from windtunnel.program.raw_columns import RawColumns, input_places
-from windtunnel.program.terms.boosted_terms import BoostedTerms
+from windtunnel.program.terms.boosted_terms import BoostedTerms, boosted_terms
 from windtunnel.program.terms.residual_terms import ResidualTerms, residual_terms
 from windtunnel.program.translated import TranslatedPipeline
 
@@ -69,18 +69,17 @@ def _parts(net: TranslatedPipeline, raw: RawColumns) -> tuple[ScorePart, Boosted
     width = net.run_in_slices(net.program, _one_row(net)).shape[1]
     columns = list(range(width))
     if residual is not None:
-        slot, columns, _ = _summands(net, slot)
+        slot, columns = _summands(net, slot)
     if isinstance(net.program.steps[slot - 2].module, ResidualSum):
-        slot, columns, added = _summands(net, slot)
-        boosted = BoostedTerms.of(net, added, raw)
+        slot, columns = _summands(net, slot)
+        boosted = boosted_terms(net, raw)
     return ScorePart(net, raw, slot, columns), boosted, residual
 
 
-def _summands(net: TranslatedPipeline, slot: int) -> tuple[int, list[int], int]:
-    """Slot and columns of the scores that a step adds a residual to, and the slot of the residual."""
+def _summands(net: TranslatedPipeline, slot: int) -> tuple[int, list[int]]:
+    """Slot and columns of the scores that a step adds a residual to: the first half of its input."""
     places = input_places(net.program, slot)
-    half = len(places) // 2
-    return places[0][0], [column for _, column in places[:half]], places[half][0]
+    return places[0][0], [column for _, column in places[: len(places) // 2]]
 
 
 def _background(net: TranslatedPipeline, rows: Batch, background: Rows | None) -> Background:

@@ -97,7 +97,7 @@ def _format_of(path: str | PathLike[str]) -> str:
 
 
 def _checked(format: str, path: str | PathLike[str]) -> str:
-    """The format, which has to be a known one and no other format may have the suffix of the path."""
+    """The format; ``InvalidOption`` if it is unknown, or if another format has the suffix of the path."""
     if format not in FORMATS:
         close = get_close_matches(str(format).lower(), FORMATS, n=1, cutoff=0.5)
         raise InvalidOption(

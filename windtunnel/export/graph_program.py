@@ -56,9 +56,9 @@ class GraphProgram(nn.Module):
         self.width = len(encoder.categories)
         self.labelled = head.classes is not None
         # Copies: a graph takes no module twice.
-        self.ends = nn.ModuleDict(copy.deepcopy(output_modules(self.program, head)))
+        self.output_modules = nn.ModuleDict(copy.deepcopy(output_modules(self.program, head)))
         self.program.method_steps.clear()  # the file has only ``outputs``
-        self.outputs = ["scores", *self.ends]
+        self.outputs = ["scores", *self.output_modules]
 
     read: Tensor
 
@@ -70,13 +70,12 @@ class GraphProgram(nn.Module):
             values.append(step(values))
         scores = values[-1]
         outputs = [_where(rejected, scores, math.nan)]
-        for method, end in self.ends.items():
-            if isinstance(end, ProgramStep):
-                rejected = _also(rejected, end, values)
-                output = end(values)
+        for method, module in self.output_modules.items():
+            if isinstance(module, ProgramStep):
+                output, failed = module(values), _also(rejected, module, values)
             else:
-                output = end(scores)
-            outputs.append(self._typed(method, output, scores, rejected))
+                output, failed = module(scores), rejected
+            outputs.append(self._typed(method, output, scores, failed))
         return tuple(outputs)
 
     def encoded(self, numbers: Tensor, ids: Tensor) -> tuple[list[Tensor], Tensor | None]:

@@ -76,10 +76,10 @@ def _graph(module: GraphProgram, net: TranslatedPipeline, device: torch.device) 
             _check(graph.module(), module, blocks)
     except Exception as error:  # the exporter has errors of many kinds
         (numbers, ids), _ = module.encoded(*blocks)
-        ends = {method: end for method, end in module.ends.items() if isinstance(end, ProgramStep)}
+        method_steps = {name: step for name, step in module.output_modules.items() if isinstance(step, ProgramStep)}
         with quiet():
             where, _ = failing_step(
-                Program([*module.program.steps], ends),
+                Program([*module.program.steps], method_steps),
                 (numbers, ids),
                 lambda module, given: take_graph(module, (given,)),
             )

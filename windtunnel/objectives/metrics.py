@@ -26,12 +26,13 @@ GREATER_IS_BETTER = {
     "loss": False,
 }
 ALIASES = {
+    "auc": "auroc",
     "roc_auc": "auroc",
     "roc_auc_ovr": "auroc",
     "neg_log_loss": "log_loss",
     "neg_root_mean_squared_error": "rmse",
 }
-"""Names of scikit-learn's scorers -> names of the same metrics here."""
+"""Names of the same metrics in scikit-learn's scorers and in boosters."""
 
 _METRICS_OF_TASK = {
     "binary": ("auroc", "average_precision", "log_loss", "accuracy", "f1", "loss"),
@@ -60,7 +61,7 @@ class Metric:
     Parameters
     ----------
     name : str or None
-        A name in ``GREATER_IS_BETTER``, or one of scikit-learn's in ``ALIASES``. None takes the first metric of the
+        A name in ``GREATER_IS_BETTER``, or one of other libraries in ``ALIASES``. None takes the first metric of the
         task. The exceptions are "loss" for a regression on another loss than the squared error, and "accuracy" for a
         classifier of several classes without probabilities, or with no method but ``predict``.
     head : Head

@@ -14,7 +14,7 @@ MAX_CLASSES = 100
 """With more distinct targets than this, classes are deciles."""
 
 
-def by_blocks(loss: Loss) -> Loss:
+def average_over_blocks(loss: Loss) -> Loss:
     """The mean of a custom loss over blocks of rows, each with the class frequencies of all; other losses unchanged.
 
     A custom loss may compare all pairs of rows: for 10,000 rows a hundred million pairs in each of hundreds of steps.
@@ -37,7 +37,7 @@ def by_blocks(loss: Loss) -> Loss:
     return mean
 
 
-def of_any_rows(loss: Loss) -> Loss:
+def explain_failures(loss: Loss) -> Loss:
     """A custom loss whose errors say what to do about blocks of any size; other losses unchanged.
 
     Raises

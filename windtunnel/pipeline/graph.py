@@ -11,9 +11,9 @@ from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils.validation import check_is_fitted
 
 from windtunnel.encode import Rows, as_frame
-from windtunnel.encode.one_dimensional import leading_steps, one_dimensional
 from windtunnel.encode.rows import is_named
 from windtunnel.errors import UnsupportedEstimator
+from windtunnel.estimators.takes_sequence import leading_steps, takes_sequence
 from windtunnel.pipeline.expressions import Columns, Concatenated, Expression, Raw, Step, Weighted
 from windtunnel.translators.not_fitted import NotFitted
 from windtunnel.translators.registry import has_converter
@@ -36,7 +36,7 @@ def fitted_columns(pipeline: Any, sample: Rows | None = None) -> tuple[list[str]
 
     A custom transformer as the first step may store neither; then the raw rows of ``sample`` tell.
     """
-    if one_dimensional(pipeline):
+    if takes_sequence(pipeline):
         return None, 1
     first: Any = next(leading_steps(pipeline), None)
     if hasattr(first, "feature_name") and hasattr(first, "num_feature"):  # a raw booster

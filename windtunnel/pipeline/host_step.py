@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 from scipy import sparse
 
+from windtunnel.encode.columns import is_missing
 from windtunnel.errors import BadInput
 from windtunnel.pipeline.expressions import Columns, Concatenated, Expression, MethodOutput, Raw, Step, Weighted
 
@@ -102,8 +103,6 @@ class HostStep:
         try:
             counts = self.tokens.counts(inputs)
         except Exception as error:  # a tokenizer may raise any error
-            from windtunnel.translators.categories.probe_inputs import is_missing
-
             missing = sum(pd.api.types.is_scalar(row) and is_missing(row) for row in inputs)
             hint = f" ({missing} of {len(rows)} are missing; fill them, such as with an empty text)" if missing else ""
             raise BadInput(f"step {self.name!r} ({self.estimator}) rejects these rows: {error}{hint}") from error

@@ -45,7 +45,7 @@ class InitialWeights(MutableMapping[str, Tensor]):
     def __len__(self) -> int:
         return len(self._copies) + len(self._moved)
 
-    def moved(self, name: str, rows: Tensor, before: Tensor) -> None:
+    def store_rows(self, name: str, rows: Tensor, before: Tensor) -> None:
         """Store the values of rows of a large table from before training; the first value of a row stays."""
         if name in self._copies:
             return
@@ -57,8 +57,8 @@ class InitialWeights(MutableMapping[str, Tensor]):
         """Take 0 as the initial value of a weight."""
         self[name] = torch.zeros_like(self[name])
 
-    def copy(self, name: str) -> None:
-        """Copy a large table, before training moves all of it."""
+    def store_table(self, name: str) -> None:
+        """Store a large table, before training moves all of it."""
         self[name] = self[name]
 
 

@@ -61,7 +61,11 @@ def in_slices(
         def run_slice(rows: slice) -> None:
             output.put(rows, run(*(block[rows].to(device) for block in batch)))
 
-        run_parallel(run_slice, slices, single_thread=True) if threads > 1 else [*map(run_slice, slices)]
+        if threads > 1:
+            run_parallel(run_slice, slices, single_thread=True)
+        else:
+            for rows_of_slice in slices:
+                run_slice(rows_of_slice)
         return output.tensor
 
 

@@ -22,7 +22,7 @@ from windtunnel.modules.tables.target_statistics import TargetStatistics
 from windtunnel.modules.trees import HardTrees, LeafOneHot, SoftLeaves, SoftTrees, TreeEnsemble
 from windtunnel.modules.trees.soft.soften import soften as soften_trees, soften_leaves
 from windtunnel.program.program import Program, ProgramStep, steps_read
-from windtunnel.program.records.fidelity import CalibrationRows, explained_variance, warn_if_low
+from windtunnel.program.records.fidelity import CalibrationRows, r2_score, warn_if_low
 from windtunnel.program.translate_options import SofteningPlan, warn_of_few_rows
 from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.progress import Phase
@@ -69,7 +69,10 @@ def soften(net: TranslatedPipeline, calibration: CalibrationRows | None = None, 
         net.defer_softening(plan, net.calibration)
         raise
     replaced = {at: exact[at] for at, step in enumerate(net.program.steps) if step.module is not exact[at]}
-    net.set_exact_modules(replaced if start == "warm" else {})
+    if start == "warm" and replaced:
+        net.set_exact_modules(replaced)
+    else:
+        net.finish_softening()
     names = {net.program.steps[at].name for at in replaced}
     net.configure(strategy_choices=[choice for choice in net.strategy_choices if choice.step not in names])
     if start == "cold":
@@ -198,19 +201,22 @@ def _soft_trees(
                 soft.base.sub_((soft(inputs) - exact).mean(dim=0))
         return soft
 
-    def output(trees: Module) -> torch.Tensor:
-        """The output of trees; of leaves, which have no score, the output of the program."""
-        net.replace_modules({position: trees})
+    def scores_with(trees: Module) -> torch.Tensor:
+        """The output of trees; of leaves, which have no scores, that of the program with them."""
         if isinstance(hard, LeafOneHot):
+            net.replace_modules({position: trees})
             return net.scores(batch)
         with torch.no_grad():
             return trees(inputs)  # type: ignore[no-any-return]
 
-    exact = output(hard)
-    for soft_fraction in SOFT_FRACTIONS:
-        if explained_variance(output(softened("L0", "warm", soft_fraction)), exact) >= LEAST_SCORE_R2:
-            break
-    return softened(level, start, soft_fraction)
+    exact = scores_with(hard)
+    *softer, sharpest = SOFT_FRACTIONS
+    faithful = (
+        fraction
+        for fraction in softer
+        if r2_score(scores_with(softened("L0", "warm", fraction)), exact) >= LEAST_SCORE_R2
+    )
+    return softened(level, start, next(faithful, sharpest))
 
 
 def _softened(program: Program, position: int, batch: Batch | None) -> Module:

@@ -171,10 +171,13 @@ class TranslatedPipeline(ScoringPipeline):
         return self.softening is not None and not self.exact_modules
 
     def set_exact_modules(self, modules: Mapping[int, Module]) -> None:
-        """Take these as the exact modules behind untrained soft steps, by position; without any, all is final."""
+        """Take these as the exact modules behind untrained soft steps, by position."""
         self.exact_modules = dict(modules)
-        if not modules:
-            self.softening = self.calibration = None
+
+    def finish_softening(self) -> None:
+        """Keep every step as it is: none has an exact module behind it, and none will become soft."""
+        self.exact_modules = {}
+        self.softening = self.calibration = None
 
     def drop_trained_exact_modules(self) -> None:
         """Keep the exact modules of those soft steps only whose weights are still the initial ones."""
@@ -274,19 +277,19 @@ class TranslatedPipeline(ScoringPipeline):
     @SourceMethod
     def predict(self, rows: Rows) -> NDArray[Any]:
         """Labels of a classifier (original labels), values of a regressor, the output of ``Booster.predict``."""
-        output: NDArray[Any] = self._typed("predict", rows, self.head.predicted)
+        output: NDArray[Any] = self._run_method("predict", rows, self.head.predicted)
         return output
 
     @SourceMethod
     def predict_proba(self, rows: Rows) -> Any:
         """Probabilities ``[B, classes]``; a list of such for several targets."""
-        return self._typed("predict_proba", rows, self.head.probabilities)
+        return self._run_method("predict_proba", rows, self.head.probabilities)
 
     @SourceMethod
     def predict_log_proba(self, rows: Rows) -> Any:
         """Natural logarithm of ``predict_proba``."""
         if "predict_log_proba" in self.program.method_steps:
-            return self._typed("predict_log_proba", rows)
+            return self._run_method("predict_log_proba", rows)
         with np.errstate(divide="ignore"):  # a probability of 0
             probabilities = self.predict_proba(rows)
             several = isinstance(probabilities, list)
@@ -295,17 +298,17 @@ class TranslatedPipeline(ScoringPipeline):
     @SourceMethod
     def decision_function(self, rows: Rows) -> NDArray[Any]:
         """Raw scores: ``[B]`` for two classes, else ``[B, K]``."""
-        return self._typed("decision_function", rows, self.head.decision)  # type: ignore[no-any-return]
+        return self._run_method("decision_function", rows, self.head.decision)  # type: ignore[no-any-return]
 
     @SourceMethod
     def score_samples(self, rows: Rows) -> NDArray[Any]:
         """The log-density or the normality of each row, ``[B]``."""
-        return self._typed("score_samples", rows)  # type: ignore[no-any-return]
+        return self._run_method("score_samples", rows)  # type: ignore[no-any-return]
 
     @SourceMethod
     def transform(self, rows: Rows) -> NDArray[Any]:
         """The columns of a pipeline that ends in a transformer, ``[B, width]``."""
-        return self._typed("transform", rows)  # type: ignore[no-any-return]
+        return self._run_method("transform", rows)  # type: ignore[no-any-return]
 
     def apply(self, rows: Any) -> Any:
         """The leaf that each row ends in, per tree, as the source numbers them.
@@ -316,36 +319,36 @@ class TranslatedPipeline(ScoringPipeline):
             return super().apply(rows)
         if "apply" not in self.head.methods:
             raise AttributeError("the source has no apply: only trees and forests of scikit-learn return their leaves.")
-        return self._typed("apply", rows)
+        return self._run_method("apply", rows)
 
-    def _typed(self, method: str, rows: Rows, finish: Callable[[Tensor], Tensor] | None = None) -> Any:
+    def _run_method(self, method: str, rows: Rows, finish: Callable[[Tensor], Tensor] | None = None) -> Any:
         """The output of a method in the source's type."""
-        if (direct := self._direct(method, rows)) is not None:
+        if (direct := self._run_engine(method, rows)) is not None:
             return direct
-        return self._finished(method, self._predict(method, rows, finish))
+        return self._to_source_type(method, self._predict(method, rows, finish))
 
     def outputs(self, methods: Sequence[str], rows: Rows) -> tuple[Any, ...]:
         """The outputs of several methods, such as "predict"; raw scores from which all of them follow run once."""
-        both = self._direct(LABELS_AND_PROBABILITIES, rows) if [*methods] == ["predict", "predict_proba"] else None
+        both = self._run_engine(LABELS_AND_PROBABILITIES, rows) if [*methods] == ["predict", "predict_proba"] else None
         if both is not None:
             return both  # type: ignore[no-any-return]
         head = self.head
         finishes = {"predict": head.predicted, "predict_proba": head.probabilities, "decision_function": head.decision}
-        if (direct := self._direct(methods[0], rows)) is not None:
+        if (direct := self._run_engine(methods[0], rows)) is not None:
             return direct, *(getattr(self, method)(rows) for method in methods[1:])
         if len(methods) < 2 or not finishes.keys() - self.facts().methods >= {*methods}:
             return tuple(getattr(self, method)(rows) for method in methods)
         scores = self.scores(rows)
         with torch.inference_mode():
-            return tuple(self._finished(method, finishes[method](scores)) for method in methods)
+            return tuple(self._to_source_type(method, finishes[method](scores)) for method in methods)
 
-    def _finished(self, method: str, output: Tensor) -> Any:
+    def _to_source_type(self, method: str, output: Tensor) -> Any:
         """An output in the source's type; labels for their positions."""
         if method == "predict" and self.head.classes is not None:
             return self.head.labels(output)
         return self.head.typed(method, output)
 
-    def _direct(self, method: str, rows: Rows) -> Any:
+    def _run_engine(self, method: str, rows: Rows) -> Any:
         """The output of a method if the engine computes it from raw rows."""
         engine = self.engine
         return None if engine is None else engine.direct(self, method, rows)

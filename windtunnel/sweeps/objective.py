@@ -10,7 +10,7 @@ import numpy as np
 import optuna
 import pytorch_lightning as pl
 from optuna.distributions import CategoricalDistribution, IntDistribution
-from optuna.samplers import PartialFixedSampler, TPESampler
+from optuna.samplers import BaseSampler, PartialFixedSampler, TPESampler
 from optuna.trial import Trial
 
 from windtunnel.sweeps.cost import inference_cost
@@ -83,6 +83,7 @@ class Objective:
         started = time.perf_counter()
         default = trial.number == 0 or bool(trial.user_attrs.get("default"))
         trial.set_user_attr("default", default)
+        trial.study.sampler = self._sampler(trial, default)
         suggested = self._suggest(trial, default)
         report = ReportEpochs(trial, may_prune=not default)
         try:
@@ -163,17 +164,22 @@ class Objective:
         options = {"residual": self.recipe.residual, **self.space.fixed, **suggested}
         return self.takes_residual and bool(options["residual"])
 
-    def _suggest(self, trial: Trial, default: bool) -> dict[str, Any]:
-        """Suggest the options that have an effect; those of the default trial that the space contains."""
+    def _sampler(self, trial: Trial, default: bool) -> BaseSampler:
+        """The sampler of a trial; that of the default trial draws nothing."""
         # The seed depends on the trial, so that processes draw different values and a resumed sweep continues.
         seed = int(np.random.SeedSequence([self.settings.seed, trial.number]).generate_state(1)[0])
         sampler = self.settings.sampler or TPESampler(seed=seed)
+        return PartialFixedSampler(self._default_values(), sampler) if default else sampler
+
+    def _default_values(self) -> dict[str, Any]:
+        """The options of the default trial that have an effect and are in the space."""
+        values = {name: self._default_value(name) for name in self.space.active(self._has_residual({}))}
+        return {name: value for name, value in values.items() if self.space.contains(name, value)}
+
+    def _suggest(self, trial: Trial, default: bool) -> dict[str, Any]:
+        """Suggest the options that have an effect; those of the default trial that the space contains."""
         if default:
-            values = {name: self._default_value(name) for name in self.space.active(self._has_residual({}))}
-            values = {name: value for name, value in values.items() if self.space.contains(name, value)}
-            trial.study.sampler = PartialFixedSampler(values, sampler)
-            return {name: self._suggest_option(trial, name) for name in values}
-        trial.study.sampler = sampler
+            return {name: self._suggest_option(trial, name) for name in self._default_values()}
         suggested = {}
         if "residual" in self.space.swept:  # first, as the effect of other options depends on it
             suggested["residual"] = self._suggest_option(trial, "residual")

@@ -28,9 +28,9 @@ class SharedRows:
 
     def __init__(self, net: TranslatedPipeline, train: Any, valid: Any) -> None:
         self._layout = _layout(net)
-        self.train = loader(net, *_pair(train, "train"), training=True)
+        self.train = loader(net, *_checked_rows(train, "train"), training=True)
         self.train.check_classes(net)
-        self.valid = loader(net, *_pair(valid, "valid"), training=False).in_order()
+        self.valid = loader(net, *_checked_rows(valid, "valid"), training=False).in_order()
         self._categories = net.encoder.categories
 
     def batches(self, net: TranslatedPipeline, recipe: Recipe) -> tuple[EncodedRows, EncodedRows]:
@@ -62,7 +62,7 @@ class SharedRows:
 
 def calibration_rows(train: Any, seed: int) -> Any:
     """Draw up to 5,000 training rows."""
-    X = _pair(train, "train")[0]
+    X = _checked_rows(train, "train")[0]
     rows = as_frame(X) if isinstance(X, Mapping) or hasattr(X, "to_pandas") else X
     return resample(rows, replace=False, n_samples=min(MAX_CALIBRATION_ROWS, count_rows(rows)), random_state=seed)
 
@@ -73,7 +73,7 @@ def _layout(net: TranslatedPipeline) -> Any:
     return list(encoder.numbers), categories, encoder.names, encoder.width, encoder.dtype
 
 
-def _pair(part: Any, name: str) -> tuple[Any, ...]:
+def _checked_rows(part: Any, name: str) -> tuple[Any, ...]:
     if not isinstance(part, tuple) or isinstance(part, Batch) or len(part) not in (2, 3) or part[1] is None:
         raise BadInput(f"{name} is a {type(part).__name__}; a sweep takes (X, y) or (X, y, weight) with raw rows")
     return part

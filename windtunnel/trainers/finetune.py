@@ -9,7 +9,7 @@ from typing import Any
 
 from windtunnel.errors import BadInput
 from windtunnel.objectives.losses import pick
-from windtunnel.objectives.row_blocks import by_blocks, of_any_rows
+from windtunnel.objectives.row_blocks import average_over_blocks, explain_failures
 from windtunnel.program.records.fit_details import TermSummary
 from windtunnel.program.records.history import History
 from windtunnel.program.records.training_profile import TrainingProfile
@@ -133,7 +133,7 @@ def _terms(net: TranslatedPipeline, data: DataModule, validation: Any, recipe: R
     """The strongest terms of the residual models, where training and validation rows are in memory."""
     if validation is None or data.train.rows is None:
         return []
-    loss = by_blocks(of_any_rows(pick(recipe.loss, net.head)))
+    loss = average_over_blocks(explain_failures(pick(recipe.loss, net.head)))
     return summarise_terms(net, data.train.collect(MAX_ROWS), validation, loss)
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
-from windtunnel.errors import BadInput
+from windtunnel.errors import BadInput, InvalidOption
 from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.trainers.recipe import Recipe
 from windtunnel.trainers.recipe_options import RecipeOptions, takes_recipe_options
@@ -98,7 +98,7 @@ def fit(
     if net.head.task == "transform":
         raise BadInput("this pipeline ends in a transformer, so there is no target to fit; add a final predictor.")
     if net.fixed:
-        raise BadInput('this translation runs on a backend that is fixed; compile with backend="torch" to fit.')
+        raise InvalidOption('this translation runs on a backend that is fixed; compile with backend="torch" to fit.')
 
     from windtunnel.progress import log, show_progress
     from windtunnel.trainers.finetune import finetune

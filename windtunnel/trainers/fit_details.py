@@ -152,7 +152,8 @@ class TermsOfRows:
             value = coded.value_text(encoder, column, code)
             block, place = coded.inputs[column]
             if block == NUMBERS and (term := terms_counted.get(encoder.numbers[place])) is not None:
-                values += [f" {term!r}{value}"] * (value != " <= 0")
+                if value != " <= 0":
+                    values.append(f" {term!r}{value}")
             elif block == NUMBERS:
                 values.append(value)
             elif values in ([], [" unknown"]):

@@ -8,7 +8,7 @@ from dataclasses import replace
 from windtunnel.errors import BadInput
 from windtunnel.objectives.losses import pick
 from windtunnel.objectives.metrics import Metric
-from windtunnel.objectives.row_blocks import of_any_rows
+from windtunnel.objectives.row_blocks import explain_failures
 from windtunnel.program.records.fidelity import CalibrationRows
 from windtunnel.program.softening import soften, trainable_when_soft
 from windtunnel.program.translated import TranslatedPipeline
@@ -55,7 +55,7 @@ def prepare_joint_training(net: TranslatedPipeline, calibration: CalibrationRows
     """
     soften(net, calibration)
     check_trainable(net)
-    net.set_exact_modules({})
+    net.finish_softening()
     if net.head.link == "probabilities":
         net.replace_head(replace(net.head, link="shares"))
 
@@ -78,7 +78,7 @@ def test_joint_training(
 ) -> SignificanceTest:
     """Test whether the trained translation is better than the source pipeline on the validation rows."""
     validation: Items = data.valid.collect(MAX_ROWS)
-    loss = of_any_rows(pick(recipe.loss, net.head))
+    loss = explain_failures(pick(recipe.loss, net.head))
     programs = source.program.with_modules(source.modules).eval(), net.program
     before, after = (net.run_in_slices(program, validation[0]) for program in programs)
     split = split_rows(validation, recipe.seed)

@@ -309,9 +309,7 @@ def reject_unknown(unknown: Mapping[str, Any], function: str, known: Iterable[st
         f"{name}= is no argument of {function}: {nearest(name, known)}" for name in unknown if name not in options
     ]
     if recipe_options:
-        errors.append(
-            f"pass options of fine-tuning to {function} as recipe=windtunnel.Recipe({recipe_options})"
-        )
+        errors.append(f"pass options of fine-tuning to {function} as recipe=windtunnel.Recipe({recipe_options})")
     if errors:
         raise InvalidOption("; ".join(errors))
 

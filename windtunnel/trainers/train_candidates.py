@@ -159,10 +159,13 @@ def _train_both(run: FitRun) -> TrainedCandidates:
         checkpoints=CheckpointOptions(),
     )
     on_source = _train_residual(residual_run)
-    if on_source is None or on_source.training.error is not None:
-        return on_source or _train_translation(run)
-    untrained, *others = on_source.candidates
-    candidates = others if source.modules else [replace(untrained, pipeline=source), *others]
+    if on_source is None:
+        return _train_translation(run)
+    if on_source.training.error is not None:
+        return on_source
+    untrained, *candidates = on_source.candidates
+    if not source.modules:  # else the first of the others is the source pipeline, with its exact trees
+        candidates.insert(0, replace(untrained, pipeline=source))
     candidates = [replace(candidate, epoch=None) for candidate in candidates]
 
     net.replace_program(deepcopy(net.program))

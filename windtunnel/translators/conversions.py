@@ -31,7 +31,7 @@ class HashedColumns:
 
 @dataclass(frozen=True)
 class InputColumns:
-    """How trees read input columns that are not plain numbers."""
+    """How a predictor reads input columns that are not plain numbers."""
 
     codes: Mapping[int, Sequence[Any]] = field(default_factory=dict)
     """Columns of categories, with the categories in the order of their codes (LightGBM over pandas' category dtype);
@@ -195,12 +195,12 @@ class TokenCounts:
 
 @dataclass(frozen=True)
 class Transformer:
-    """The conversion of a transformer that needs more than a module: further methods, how trees read its columns."""
+    """The conversion of a transformer that needs more than a module: further methods, how its columns are read."""
 
     module: Module  # [B, width] -> [B, K], the output of ``transform``
     column_methods: Mapping[str, Module] = field(default_factory=dict)
     """Name (such as "score_samples") -> a Module over the same columns that returns the output of the method."""
-    reads: InputColumns = InputColumns()  # as that of ``Predictor``, if trees read the columns
+    reads: InputColumns = InputColumns()  # as that of ``Predictor``, which reads the columns
     differentiable: bool = True  # false if this fitted instance is a step function, which ``translate`` rejects
     dtypes: Mapping[str, str] = field(default_factory=dict)  # as those of ``Predictor``
 

@@ -17,7 +17,7 @@ from sklearn.metrics import log_loss
 from sklearn.pipeline import make_pipeline
 
 import windtunnel
-from windtunnel.errors import BadInput
+from windtunnel.errors import BadInput, InvalidOption
 from windtunnel.objectives.losses import Loss, logistic, softmax, squared
 from windtunnel.trainers.refresh.value_groups import RefreshRows, row_derivatives
 
@@ -163,9 +163,9 @@ def test_arguments_are_checked(path: Path) -> None:
         net.refresh(rows, replay=0.5)
     with pytest.raises(BadInput, match="the loader new= yielded a DataFrame"):
         net.refresh([rows[0]])
-    with pytest.raises(BadInput, match="backend that is fixed"):
+    with pytest.raises(InvalidOption, match="backend that is fixed"):
         windtunnel.compile(net, backend="torchscript").refresh(rows)
-    with pytest.raises(BadInput, match="anchor=-1"):
+    with pytest.raises(InvalidOption, match="anchor=-1"):
         net.refresh(rows, anchor=-1)
 
 

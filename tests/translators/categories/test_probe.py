@@ -12,10 +12,11 @@ from sklearn.impute import SimpleImputer
 from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, OrdinalEncoder
 
 from windtunnel.encode import hash_bucket
+from windtunnel.encode.columns import is_missing
 from windtunnel.errors import UnsupportedEstimator
 from windtunnel.estimators import TwoHotEncoder
 from windtunnel.translators.categories.probe import Probed, probe
-from windtunnel.translators.categories.probe_inputs import UNKNOWN, is_missing
+from windtunnel.translators.categories.probe_inputs import UNKNOWN
 from windtunnel.translators.conversions import CategoryEncoding, CategoryRecoding
 from windtunnel.translators.registry import convert
 

@@ -81,11 +81,11 @@ def scorer(net: ScoringPipeline, method: str, part: NativePart | None, has_step:
             "takes_missing": facts.takes_missing,
             # Threads share many rows. A warning of float32 needs several rows.
             "threads": torch.get_num_threads,
-            "alone": encoder.dtype == "float32",
+            "one_row_only": encoder.dtype == "float32",
             # Whether numbers, raw scores, and the output are float32.
-            "single": encoder.dtype == "float32",
-            "single_scores": slot.dtype == torch.float32,
-            "single_output": single_output,
+            "float32_numbers": encoder.dtype == "float32",
+            "float32_scores": slot.dtype == torch.float32,
+            "float32_output": single_output,
             # The output: what makes an empty array, its shape for one row, whether it holds positions of labels.
             "empty": np.empty if dtype == np.float64 else partial(np.empty, dtype=dtype),
             "shape": (1,) if flat else (1, len(columns)),

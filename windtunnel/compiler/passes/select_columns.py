@@ -36,7 +36,7 @@ class _ColumnSelection:
     def __init__(self, wiring: Wiring, widths: Mapping[Source, int], tracer: NonFiniteTracer) -> None:
         self.wiring, self.widths, self.tracer = wiring, widths, tracer
         self.rejected_anyway = _rejected_anyway(wiring, tracer)
-        self.ends = {wiring.nodes[-1], *wiring.method_nodes.values()}
+        self.output_nodes = {wiring.nodes[-1], *wiring.method_nodes.values()}
         self.used: dict[Source, set[int]] = defaultdict(set)
         self.passed_on: dict[Place, Place] = {}
         """Columns of removed nodes -> the columns that they passed on."""
@@ -46,8 +46,8 @@ class _ColumnSelection:
         """The checks of the nodes that remain."""
 
     def run(self) -> None:
-        for end in self.ends:
-            self.used[end].update(range(self.widths[end]))
+        for node in self.output_nodes:
+            self.used[node].update(range(self.widths[node]))
         remaining: set[Node] = set()
         for node in reversed(self.wiring.all_nodes()):
             if not self._remove(node):
@@ -61,7 +61,7 @@ class _ColumnSelection:
     def _remove(self, node: Node) -> bool:
         """Remove a node that is unused or an identity, if other nodes can make its checks; whether it was removed."""
         used = self.used[node]
-        if node in self.ends or node.rejects_finite() or (used and not isinstance(node.module, Identity)):
+        if node in self.output_nodes or node.rejects_finite() or (used and not isinstance(node.module, Identity)):
             return False
         if not self._guarded(node, self.tracer.rejected(node)):
             return False

@@ -1,1 +1,1 @@
-"""The artefact: a whole translation as JSON and tensors in one zip file."""
+"""The artefact: a whole translation as JSON and tensors in one file of safetensors."""

@@ -180,10 +180,10 @@ def _read_graph(text: str) -> GraphData:
 
 def _read_program(graph: GraphData, weights: Mapping[str, Tensor]) -> Program:
     """The program, with the parameters trainable that the graph calls so."""
-    last, ends = len(graph.steps), graph.method_steps.items()
+    count, method_steps = len(graph.steps), graph.method_steps.items()
     program = Program(
         [read_step(f"steps.{position}.", position, data, weights) for position, data in enumerate(graph.steps)],
-        {method: read_step(f"method_steps.{method}.", last, data, weights) for method, data in ends},
+        {method: read_step(f"method_steps.{method}.", count, data, weights) for method, data in method_steps},
     )
     check_weights(program, weights, WEIGHTS)
     _restore_flags(program, [*graph.trainable, *(graph.softening.trainable if graph.softening else ())])

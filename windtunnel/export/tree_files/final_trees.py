@@ -56,7 +56,7 @@ class FinalTrees:
             step.module.ensemble(), _names(net, step), net.head.link, float(net.head.link_options.get("scale", 1.0))
         )
 
-    def rounds(self) -> Iterator[Tree]:
+    def trees(self) -> Iterator[Tree]:
         """Trees with one number per leaf, one tree for each score in turn; the first round has the base as leaves.
 
         Leaves of a mean are divided by the number of trees. A leaf with a number for each score becomes a leaf in as

@@ -58,7 +58,7 @@ def text(trees: FinalTrees) -> str:
             f"format={FORMAT!r} has no objective whose predict gives the link {trees.link!r}; it has "
             f"{', '.join(OBJECTIVES)}."
         )
-    blocks = [_tree(number, tree, ensemble) for number, tree in enumerate(trees.rounds())]
+    blocks = [_tree(number, tree, ensemble) for number, tree in enumerate(trees.trees())]
     objective = OBJECTIVES[trees.link](ensemble.outputs, trees.scale)
     header = {
         "version": "v4",

@@ -60,7 +60,7 @@ def model(trees: FinalTrees) -> dict[str, Any]:
     objective, base_score = OBJECTIVES[trees.link]
     several = str(ensemble.outputs if ensemble.outputs > 1 else 0)
     classes = objective.startswith("multi")
-    written = [_tree(number, tree, ensemble.width) for number, tree in enumerate(trees.rounds())]
+    written = [_tree(number, tree, ensemble.width) for number, tree in enumerate(trees.trees())]
     categorical = {int(ensemble.feature[node]) for node in ensemble.categories}
     kinds = ["c" if column in categorical else "float" for column in range(ensemble.width)] if categorical else []
     name, parameters = PARAMETERS.get(objective, ("reg_loss_param", {"scale_pos_weight": "1"}))

@@ -13,17 +13,17 @@ SMALL = 1e-4
 """Below this exponent a series of four terms is exact to float64, and its gradient has no 0 / 0."""
 
 
-def raised(power: Tensor, logarithm: Tensor) -> Tensor:
+def raised(power: Tensor, logarithm: Tensor, small: float = SMALL) -> Tensor:
     """(exp(power * logarithm) - 1) / power, and the logarithm itself where the power is 0."""
     exponent = power * logarithm
     if not torch.is_grad_enabled():
         return torch.where(power == 0, logarithm, torch.expm1(exponent) / power)
-    small = exponent.abs() < 1e-4  # SMALL, which torch.jit.script does not see
+    is_small = exponent.abs() < small
     series = logarithm * (1 + exponent / 2 * (1 + exponent / 3 * (1 + exponent / 4)))
     ones = torch.ones_like(exponent)
     # Where the exponent is small, other numbers stand in, so that the branch not taken has a gradient.
-    power, exponent = torch.where(small, ones, power), torch.where(small, ones, exponent)
-    return torch.where(small, series, torch.expm1(exponent) / power)
+    power, exponent = torch.where(is_small, ones, power), torch.where(is_small, ones, exponent)
+    return torch.where(is_small, series, torch.expm1(exponent) / power)
 
 
 class Power(Module):

@@ -12,7 +12,7 @@ class NearestImputer(Module):
     """Fill the missing numbers of a row from the fitted rows nearest to it that have the number.
 
     d(x, r)^2 = width / |P| * sum over P of (x_c - r_c)^2, where P are the columns that both have. A missing x_c becomes
-    the mean of r_c over the nearest ``neighbours`` rows, weighted alike or by 1 / d; the mean of the column where x has
+    the mean of r_c over the nearest ``donors[c]`` rows, weighted alike or by 1 / d; the mean of the column where x has
     no column in common with a row. Computed in float64.
     """
 

@@ -77,11 +77,11 @@ class Chi2Features(Module):
         positive = torch.where(inside, x, torch.ones_like(x))
         root = torch.where(inside, torch.sqrt(positive), torch.zeros_like(x))
         angle = torch.log(positive) * self.interval
-        row_blocks = [root * math.sqrt(self.interval)]
+        features = [root * math.sqrt(self.interval)]
         for step in range(1, self.steps):
-            row_blocks.append(root * self.factors[step] * torch.cos(angle * step))
-            row_blocks.append(root * self.factors[step] * torch.sin(angle * step))
-        y = torch.cat(row_blocks, dim=1)
+            features.append(root * self.factors[step] * torch.cos(angle * step))
+            features.append(root * self.factors[step] * torch.sin(angle * step))
+        y = torch.cat(features, dim=1)
         return torch.where((x < 0).any(dim=1, keepdim=True), torch.full_like(y, float("nan")), y)
 
 

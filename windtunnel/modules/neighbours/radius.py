@@ -35,8 +35,8 @@ class RadiusNeighbors(Module):
         reduced = reduced_distances(x, self.points, self.p)
         limit = self.radius if self.p == float("inf") else self.radius**self.p
         near = reduced <= limit
-        outside = torch.where(near, distance_of(reduced, self.p), float("inf"))
-        weight = neighbour_weights(outside, self.weighted) * near
+        distance = torch.where(near, distance_of(reduced, self.p), float("inf"))
+        weight = neighbour_weights(distance, self.weighted) * near
         total = weight @ self.targets
         if self.mean:
             total = total / weight.sum(dim=1, keepdim=True)

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, eq=False)
 class Finite:
-    """The input columns that an output column is finite with.
+    """The inputs whose NaN or infinity makes an output column non-finite.
 
-    One object may stand for many output columns and name as many input columns, so it is told by identity: to compare
-    or hash what it names for each of them would take the square of the columns.
+    Compared by identity: one object may stand for many output columns and list as many input columns, and comparing
+    these lists for every output would take quadratic time.
     """
 
     columns: tuple[int, ...] = ()

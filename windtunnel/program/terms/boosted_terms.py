@@ -22,7 +22,7 @@ class BoostedTerms:
     """The interactions of a boosted residual, each with the raw columns that it reads."""
 
     net: TranslatedPipeline
-    slot: int  # that of the scores of the trees
+    position: int  # of the step of target statistics; those of the trees and of the sum of both scores follow
     weight: float  # of the scores that those of the trees are added to
     coded: CodedColumns  # what the target statistics read
     columns: list[tuple[int, ...]]
@@ -30,20 +30,19 @@ class BoostedTerms:
     _of_interaction: list[int]
 
     @classmethod
-    def of(cls, net: TranslatedPipeline, slot: int, raw: RawColumns) -> BoostedTerms | None:
-        """The terms of the trees whose scores are in a slot; None unless target statistics are before them."""
+    def of(cls, net: TranslatedPipeline, position: int, raw: RawColumns) -> BoostedTerms:
+        """The terms of the trees behind the target statistics at a position."""
         steps: Any = net.program.steps
-        if not isinstance(steps[slot - 3].module, CellStatistics):
-            return None
-        coded = CodedColumns.of(steps[slot - 3], raw)
+        statistics, _, total = steps[position : position + 3]
+        coded = CodedColumns.of(statistics, raw)
         interactions = [coded.raw_columns(columns) for columns in coded.interactions]
         terms = sorted(set(interactions), key=lambda columns: (len(columns), columns))
         of_interaction = [terms.index(columns) for columns in interactions]
-        return cls(net, slot, steps[slot - 1].module.weight, coded, terms, of_interaction)
+        return cls(net, position, total.module.weight, coded, terms, of_interaction)
 
     def of_rows(self, rows: Batch) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Contribution of each term to the scores ``[B, terms, K]``, and the score that they start from ``[K]``."""
-        program, position = self.net.program, self.slot - 2
+        program, position = self.net.program, self.position + 1
         trees: Any = program.steps[position].module
         of_features, base = tree_shap(trees, self.net.run_in_slices(partial(program.inputs_of, position), rows))
         of_interactions = of_features.reshape(len(of_features), len(self._of_interaction), -1, len(base)).sum(axis=2)
@@ -62,4 +61,4 @@ class BoostedTerms:
 def boosted_terms(net: TranslatedPipeline, raw: RawColumns) -> BoostedTerms | None:
     """The terms of the boosted residual of a translation; None without one."""
     position = next((at for at, step in enumerate(net.program.steps) if isinstance(step.module, CellStatistics)), None)
-    return None if position is None else BoostedTerms.of(net, position + 3, raw)
+    return None if position is None else BoostedTerms.of(net, position, raw)

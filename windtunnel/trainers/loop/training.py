@@ -111,7 +111,7 @@ def _visited_rows(net: Any, recipe: Recipe, trainer: pl.Trainer) -> dict[str, Vi
     if recipe.optimizer in ADAM and not clipped and trainer.world_size == 1:
         return {name: VisitedRows(module.rows, recipe.ema) for name, module in large.items()}
     for name in large:
-        net.initial_weights.copy(name.removeprefix("program."))
+        net.initial_weights.store_table(name.removeprefix("program."))
     return {}
 
 
@@ -169,7 +169,7 @@ def _initial_rows(net: Any, tables: Mapping[str, VisitedRows]) -> Iterator[None]
         yield
     finally:
         for name, rows in tables.items():
-            net.initial_weights.moved(
+            net.initial_weights.store_rows(
                 name.removeprefix("program."), rows.number[: rows.count], rows.start[: rows.count]
             )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, TypeVar
 
-from windtunnel.errors import BadInput
+from windtunnel.errors import BadInput, InvalidOption
 from windtunnel.program.translated import TranslatedPipeline
 
 Net = TypeVar("Net", bound=TranslatedPipeline)
@@ -80,9 +80,11 @@ def _check(net: TranslatedPipeline, anchor: float | None) -> None:
     if net.head.task == "transform":
         raise BadInput("this pipeline ends in a transformer, so there is no target to fit; add a final predictor.")
     if net.fixed:
-        raise BadInput('this translation runs on a backend that is fixed; compile with backend="torch" to refresh.')
+        raise InvalidOption(
+            'this translation runs on a backend that is fixed; compile with backend="torch" to refresh.'
+        )
     if anchor is not None and not 0 < anchor < float("inf"):
-        raise BadInput(f"anchor={anchor!r}; give a finite number of rows above 0, or None to choose it")
+        raise InvalidOption(f"anchor={anchor!r}; give a finite number of rows above 0, or None to choose it")
     if not net.takes_residual_model():
         raise BadInput(
             "this translation cannot be refreshed: it has several targets, more than 1,000 columns, or predictions "

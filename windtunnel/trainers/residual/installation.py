@@ -44,7 +44,7 @@ def install_pipeline(net: TranslatedPipeline, pipeline: FrozenPipeline) -> None:
     net.replace_modules(pipeline.modules)
     if pipeline.modules:
         net.configure(strategy_choices=choose(net.program, "auto"))
-    net.set_exact_modules({})
+    net.finish_softening()
     net.program.requires_grad_(False)
     net.mark_initial_weights()
     if pipeline.softening is not None:

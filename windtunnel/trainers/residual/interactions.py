@@ -10,7 +10,7 @@ from torch import Tensor
 from windtunnel.encode import Batch
 from windtunnel.modules.linear.residual_model import ResidualModel
 from windtunnel.objectives.losses import Loss
-from windtunnel.objectives.row_blocks import by_blocks
+from windtunnel.objectives.row_blocks import average_over_blocks
 from windtunnel.program.head import Head
 from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.trainers.recipe import LARGEST_BATCH
@@ -111,8 +111,10 @@ def _weights(values: list[Tensor], unit: Tensor, loss: Loss, scores: Tensor, *re
     """The weights of tables with these values of validation rows, ``[N, K]`` each; target and maybe weight are last."""
     if not values:
         return unit.new_zeros(0)
-    scale = _loss_scale(by_blocks(loss), unit, scores, *rest)
-    return interaction_weights(by_blocks(loss), scale, scores, torch.stack(values, dim=2) * unit.unsqueeze(1), *rest)
+    scale = _loss_scale(average_over_blocks(loss), unit, scores, *rest)
+    return interaction_weights(
+        average_over_blocks(loss), scale, scores, torch.stack(values, dim=2) * unit.unsqueeze(1), *rest
+    )
 
 
 def _with_interactions(initial: ResidualFit, fitted: FittedInteractions, train: Residuals) -> ResidualFit:

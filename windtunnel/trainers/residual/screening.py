@@ -69,8 +69,10 @@ def select_interactions(
                 selected.append(interaction)
                 train = train.subtract(fitted.leave_one_out)
                 valid = valid.subtract(fitted.table[interaction.cells(valid.codes)])
-        seeds = [(column,) for column in combined] if order == 1 else [interaction.columns for interaction in strongest]
-        column_sets = extended(seeds, combined)
+        parents = [interaction.columns for interaction in strongest]
+        if order == 1:
+            parents = [(column,) for column in combined]
+        column_sets = extended(parents, combined)
         if not column_sets:
             break
     read = {column for column in single_z if single_z[column] > 0}
@@ -92,9 +94,10 @@ def screen(
     return dict(sorted(z.items(), key=lambda item: -item[1]))
 
 
-def extended(seeds: Sequence[tuple[int, ...]], columns: Sequence[int]) -> list[tuple[int, ...]]:
+def extended(parents: Sequence[tuple[int, ...]], columns: Sequence[int]) -> list[tuple[int, ...]]:
     """Each combination of columns with one further column, each once and in order."""
-    return sorted({tuple(sorted({*seed, column})) for seed in seeds for column in columns if column not in seed})
+    pairs = ((parent, column) for parent in parents for column in columns if column not in parent)
+    return sorted({tuple(sorted((*parent, column))) for parent, column in pairs})
 
 
 def _significant_z(interaction: Interaction, fitted: MeanResiduals, train: Residuals, valid: Residuals) -> float | None:

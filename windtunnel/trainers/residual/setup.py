@@ -9,7 +9,7 @@ from torch import Tensor
 
 from windtunnel.encode import Batch
 from windtunnel.objectives.losses import pick
-from windtunnel.objectives.row_blocks import of_any_rows
+from windtunnel.objectives.row_blocks import explain_failures
 from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.trainers.data.encoded_loader import EncodedLoader
 from windtunnel.trainers.loop.module import DataModule, Loaders
@@ -57,7 +57,7 @@ def prepare_residual(net: TranslatedPipeline, data: DataModule, recipe: Recipe) 
     if not net.takes_residual_model() or data.validated_on == "training rows":
         return None
     generator = torch.Generator().manual_seed(recipe.seed)
-    loss = of_any_rows(pick(recipe.loss, residual_head(net.head)))
+    loss = explain_failures(pick(recipe.loss, residual_head(net.head)))
     validation = data.valid.collect(MAX_ROWS)
     split = split_rows(validation, recipe.seed)
     if not all(map(len, split.halves)):

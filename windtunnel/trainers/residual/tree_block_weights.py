@@ -18,7 +18,7 @@ from windtunnel.modules.trees.ensemble import TreeEnsemble
 from windtunnel.modules.trees.hard import HardTrees
 from windtunnel.objectives.losses import Loss
 from windtunnel.objectives.metrics import Metric
-from windtunnel.objectives.row_blocks import by_blocks
+from windtunnel.objectives.row_blocks import average_over_blocks
 from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.trainers.loop.evaluation import evaluate
 from windtunnel.trainers.residual.significance import SignificanceTest, compare_scores
@@ -60,7 +60,7 @@ def weighted_trees(
     trees, program = deepcopy(trees).cpu(), net.program.with_modules(net.exact_modules).eval()
     inputs = net.run_in_slices(partial(program.inputs_of, position), valid[0])
     rows = inputs, *valid[1:]
-    fit = partial(fit_block_weights, trees, loss=by_blocks(loss), generator=generator)
+    fit = partial(fit_block_weights, trees, loss=average_over_blocks(loss), generator=generator)
     weighted = fit(take(rows, split.shuffled.sort().values))
     if weighted is None:
         return None

@@ -9,8 +9,8 @@ import category_encoders as ce
 import numpy as np
 from category_encoders.count_target import CountTargetEncoder
 
+from windtunnel.encode.columns import is_missing
 from windtunnel.errors import UnsupportedEstimator
-from windtunnel.translators.categories.probe_inputs import is_missing
 from windtunnel.translators.categories.sklearn_encoders import plain_categories
 from windtunnel.translators.conversions import CategoryEncoding
 from windtunnel.translators.registry import translates

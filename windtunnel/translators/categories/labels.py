@@ -8,9 +8,9 @@ from typing import Any
 
 from sklearn.preprocessing import LabelBinarizer, LabelEncoder, MultiLabelBinarizer
 
+from windtunnel.encode.columns import is_missing
 from windtunnel.encode.vocabulary import EXACT_INTEGERS
 from windtunnel.errors import UnsupportedEstimator
-from windtunnel.translators.categories.probe_inputs import is_missing
 from windtunnel.translators.categories.sklearn_encoders import plain_categories
 from windtunnel.translators.conversions import CategoryEncoding, TokenCounts
 from windtunnel.translators.registry import translates

@@ -18,9 +18,10 @@ from numpy.typing import NDArray
 from scipy import sparse
 from torch import Tensor
 
+from windtunnel.encode.columns import is_missing
 from windtunnel.encode.labels import labels_index
 from windtunnel.errors import UnsupportedEstimator
-from windtunnel.translators.categories.probe_inputs import ProbeColumn, category_column, is_missing, number_column
+from windtunnel.translators.categories.probe_inputs import ProbeColumn, category_column, number_column
 from windtunnel.translators.conversions import CategoryEncoding
 
 Array = NDArray[Any]

@@ -10,10 +10,10 @@ from itertools import count
 from typing import Any, Final
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from windtunnel.encode import hash_bucket
+from windtunnel.encode.columns import is_missing
 from windtunnel.encode.vocabulary import EXACT_INTEGERS
 from windtunnel.translators.conversions import CategoryEncoding
 
@@ -103,11 +103,6 @@ def category_column(fitted: Any, encoding: CategoryEncoding, column: int, catego
     vocabulary = set(known)
     rejected = {row for row, value in enumerate(original) if is_missing(value) or value not in vocabulary}
     return ProbeColumn.from_values(original, rejected if listed else (), known or list(listed), as_objects)
-
-
-def is_missing(value: Any) -> bool:
-    """Whether a value is None, NaN or pd.NA."""
-    return value is None or value is pd.NA or bool(value != value)
 
 
 def bucket_texts(buckets: int) -> list[str]:

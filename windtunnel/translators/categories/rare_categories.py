@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from windtunnel.estimators import RareCategories
@@ -13,13 +14,12 @@ from windtunnel.translators.registry import translates
     RareCategories, notes="rare and unseen categories become missing; other columns pass through", differentiable=False
 )
 def rare_categories(fitted: RareCategories) -> CategoryRecoding:
-    """Category -> itself where kept, else missing. Reads ``categories_``, ``rare_`` and ``missing_``."""
-    missing = fitted.missing_
+    """Category -> itself where kept, else missing. Reads ``categories_`` and ``rare_``."""
     kept = [None if categories is None else set(categories) for categories in fitted.categories_]
 
     def recode(column: int, values: list[Any]) -> list[Any]:
         keep = kept[column]
-        return values if keep is None else [value if value in keep else missing[column] for value in values]
+        return values if keep is None else [value if value in keep else math.nan for value in values]
 
     known = [
         None if categories is None or rare is None else categories + rare

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, TargetEncoder
 
+from windtunnel.encode.columns import is_missing
 from windtunnel.errors import UnsupportedEstimator
-from windtunnel.translators.categories.probe_inputs import is_missing
 from windtunnel.translators.conversions import CategoryEncoding
 from windtunnel.translators.registry import translates
 

@@ -61,7 +61,7 @@ def dict_vectorizer(fitted: DictVectorizer) -> TokenCounts:
 
 
 def _counted(fitted: text.CountVectorizer, counts: Callable[[Any], Any], then: Module | None) -> TokenCounts:
-    """Counts by the vectorizer, or by a counter that has no narrower numbers than it."""
+    """The counts by ``TermCounter`` if the source counts in 64-bit numbers, else by the source's own ``counts``."""
     counter = TermCounter.from_vectorizer(fitted)
     wide = np.dtype(fitted.dtype) in (np.dtype(np.int64), np.dtype(np.float64))
     return TokenCounts(counter if counter is not None and wide else counts, len(fitted.vocabulary_), then, counter)

@@ -30,7 +30,7 @@ def multi_output_classifier(fitted: MultiOutputClassifier) -> Composite:
     if all(hasattr(member, "predict_proba") for member in members):
         methods["predict_proba"] = Composite(member_parts(fitted, "predict_proba"), Identity())
     then = Predictor(Identity(), loss="probabilities", classes=[member.classes_ for member in members])
-    scores = [Part(part.name, part.estimator, _scores(part.estimator)) for part in member_parts(fitted, "")]
+    scores = [Part(part.name, part.estimator, _gradient_method(part.estimator)) for part in member_parts(fitted, "")]
     return Composite(scores, then, methods=methods)
 
 
@@ -66,12 +66,12 @@ def classifier_chain(fitted: ClassifierChain) -> Composite:
         methods["decision_function"] = Composite(_outputs(fitted, links, "decision_function"), Identity())
     # The source gives labels as floating-point numbers, in the order of the targets.
     classes = [np.asarray(members[link].classes_, np.float64) for link in np.argsort(fitted.order_)]
-    scores = _outputs(fitted, links, _scores(members[0]))
+    scores = _outputs(fitted, links, _gradient_method(members[0]))
     then = Predictor(Identity(), loss="probabilities", classes=classes)
     return Composite(scores, then, methods=methods, rejects=("nan", "inf"))
 
 
-def _scores(estimator: Any) -> str:
+def _gradient_method(estimator: Any) -> str:
     """The method whose output carries the gradient."""
     named = (name for name in ("predict_proba", "decision_function") if hasattr(estimator, name))
     return next(named, "votes")

@@ -49,7 +49,7 @@ def k_neighbors_classifier(fitted: neighbors.KNeighborsClassifier) -> Predictor:
     classes = fitted.classes_ if fitted.outputs_2d_ else [fitted.classes_]
     sizes = [len(labels) for labels in classes]
     targets = _one_hot(_targets(fitted), sizes)
-    _check_directions(fitted, targets)
+    _check_duplicates(fitted, targets)
     search, weighted = _search(fitted), _weighted(fitted)
     # Brute force has no infinite distances.
     votes = VotesByDistance if weighted and fitted._tree is not None else NeighbourVotes
@@ -65,7 +65,7 @@ def k_neighbors_classifier(fitted: neighbors.KNeighborsClassifier) -> Predictor:
 def k_neighbors_regressor(fitted: neighbors.KNeighborsRegressor) -> Predictor:
     """The (weighted) mean of the targets _y of the nearest of _fit_X."""
     targets = _targets(fitted).astype(np.float64)
-    _check_directions(fitted, targets)
+    _check_duplicates(fitted, targets)
     scores = NeighbourMeans(
         **_search(fitted), targets=tensor(targets), k=fitted.n_neighbors, weighted=_weighted(fitted)
     )
@@ -312,7 +312,7 @@ def _weighted(fitted: Any) -> bool:
     return bool(fitted.weights == "distance")
 
 
-def _check_directions(fitted: Any, targets: NDArray[Any]) -> None:
+def _check_duplicates(fitted: Any, targets: NDArray[Any]) -> None:
     """Reject equally near rows with different targets if the search has no fixed order, as by brute force."""
     if fitted._fit_method != "brute":
         return

@@ -56,12 +56,12 @@ def _bounds(fitted: Any, name: str, width: int, default: float) -> Tensor:
 
 
 def _linear(estimator: Any) -> Linear:
-    """The linear map that an estimator predicts with; ``read`` rejects what has no translation."""
-    reading = convert(estimator)
-    if isinstance(reading, Predictor) and isinstance(reading.scores, Linear) and reading.link == "identity":
-        plain = len(reading.scores.bias) == 1 and "predict" not in reading.methods and reading.classes is None
+    """The linear map that an estimator predicts with; ``convert`` raises for one without a translation."""
+    conversion = convert(estimator)
+    if isinstance(conversion, Predictor) and isinstance(conversion.scores, Linear) and conversion.link == "identity":
+        plain = len(conversion.scores.bias) == 1 and "predict" not in conversion.methods and conversion.classes is None
         if plain and not hasattr(estimator, "classes_"):
-            return reading.scores
+            return conversion.scores
     raise UnsupportedEstimator(
         f"IterativeImputer predicts with {type(estimator).__name__}; linear regressions such as BayesianRidge, Ridge "
         "and LinearRegression can be translated there"

@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn import ensemble
 
+from windtunnel.encode.columns import is_missing
 from windtunnel.modules.trees.hard import HardTrees
 from windtunnel.modules.trees.single_tree import SingleTree, child_numbers, join
-from windtunnel.translators.categories.probe_inputs import is_missing
 from windtunnel.translators.conversions import InputColumns, Predictor
 from windtunnel.translators.registry import translates
 from windtunnel.translators.trees import TRAINABLE

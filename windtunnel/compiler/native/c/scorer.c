@@ -26,8 +26,8 @@ typedef struct {
     PyObject *subject, *array, *empty, *finish, *names, *threads;
     PyObject *shape; /* of the output for one row */
     Py_ssize_t width, numbers, categories, outputs;
-    int single, single_scores, single_output; /* whether numbers, raw scores, and the output are float32 */
-    int alone; /* whether it takes single rows only */
+    int float32_numbers, float32_scores, float32_output; /* whether these are float32 */
+    int one_row_only;
     int positions, flat, takes_missing, needs_names, in_order;
     int64_t *number_columns;
     category *category;
@@ -150,7 +150,7 @@ static int encode(const Scorer *self, const raw_rows *rows, double *numbers, int
             else if (!as_number(value, &number)) return 0;
             /* Up to here no product of a step overflows. */
             if (!(fabs(number) <= 0x1p64) && !(self->takes_missing && isnan(number))) return 0;
-            *numbers++ = self->single ? (double)(float)number : number;
+            *numbers++ = self->float32_numbers ? (double)(float)number : number;
         }
         for (Py_ssize_t at = 0; at < self->categories; at++) {
             const category *column = self->category + at;
@@ -254,13 +254,13 @@ static PyObject *score(const Scorer *self, const wt_rows *encoded, accepted_numb
     wt_rows through = *encoded;
     size_t scores = (size_t)self->program->image->outputs, count = (size_t)rows * scores;
     size_t outputs = (size_t)(rows * self->outputs);
-    double few_outputs[64], *output = !self->single_output ? buffer.buf : outputs <= 64 ? few_outputs : PyMem_Malloc(outputs * sizeof(double));
+    double few_outputs[64], *output = !self->float32_output ? buffer.buf : outputs <= 64 ? few_outputs : PyMem_Malloc(outputs * sizeof(double));
     double few[64], *memory = self->head == NULL ? output : count <= 64 ? few : PyMem_Malloc(count * sizeof(double));
     int failed = memory == NULL || output == NULL;
     if (failed) PyErr_NoMemory();
     through.out = memory;
     failed = failed || program_compute(self->program, &through, threads, accepted) != 0;
-    if (!failed && self->single_scores)
+    if (!failed && self->float32_scores)
         for (size_t at = 0; at < count; at++) memory[at] = (double)(float)memory[at];
     if (!failed && self->head != NULL) {
         wt_rows linked = {.rows = encoded->rows, .numbers = memory, .number_row = (ptrdiff_t)scores, .number_column = 1};
@@ -274,10 +274,10 @@ static PyObject *score(const Scorer *self, const wt_rows *encoded, accepted_numb
             memcpy(positions + at, &position, sizeof(position));
         }
     }
-    if (!failed && self->single_output)
+    if (!failed && self->float32_output)
         for (size_t at = 0; at < outputs; at++) ((float *)buffer.buf)[at] = (float)output[at];
     if (self->head != NULL && memory != few) PyMem_Free(memory);
-    if (self->single_output && output != few_outputs) PyMem_Free(output);
+    if (self->float32_output && output != few_outputs) PyMem_Free(output);
     PyBuffer_Release(&buffer);
     if (failed) Py_CLEAR(array);
     if (failed || self->finish == Py_None) return array;
@@ -298,7 +298,7 @@ static PyObject *scorer_call(PyObject *object, PyObject *args, PyObject *kwargs)
     raw_rows rows = {.rows = -1};
     double few_numbers[128], *numbers = few_numbers;
     int64_t few_ids[64], *ids = few_ids;
-    if (!open_rows(self, given, &rows) || rows.rows < 1 || (self->alone && rows.rows > 1)) goto decline;
+    if (!open_rows(self, given, &rows) || rows.rows < 1 || (self->one_row_only && rows.rows > 1)) goto decline;
     wt_rows encoded = {.rows = (size_t)rows.rows};
     accepted_numbers accepted = ANY_NUMBERS; /* encode has checked them */
     if (rows.format == 'd' && self->in_order && (uintptr_t)rows.buffer.buf % 8 == 0 && rows.buffer.strides[0] % 8 == 0 && rows.buffer.strides[1] == 8) {
@@ -333,7 +333,7 @@ static int fill_columns(Scorer *self, PyObject *columns, PyObject *categories) {
     self->number_columns = PyMem_Calloc((size_t)self->numbers + 1, sizeof(int64_t));
     self->category = PyMem_Calloc((size_t)self->categories + 1, sizeof(category));
     if (self->number_columns == NULL || self->category == NULL) return -1;
-    self->in_order = self->numbers == self->width && self->categories == 0 && !self->single;
+    self->in_order = self->numbers == self->width && self->categories == 0 && !self->float32_numbers;
     for (Py_ssize_t at = 0; at < self->numbers; at++) {
         self->number_columns[at] = PyLong_AsLongLong(PyTuple_GetItem(columns, at));
         self->in_order &= self->number_columns[at] == at;
@@ -351,8 +351,8 @@ static int fill_columns(Scorer *self, PyObject *columns, PyObject *categories) {
 static int fill_scorer(Scorer *self) {
     static char *names[] = {
         "program", "head", "finish", "subject", "tables", "members", "tensors", "versions", "parameters", "pointers",
-        "array", "names", "needs_names", "width", "number_columns", "categories", "takes_missing", "threads", "alone",
-        "single", "single_scores", "single_output", "empty", "shape", "flat", "positions", NULL,
+        "array", "names", "needs_names", "width", "number_columns", "categories", "takes_missing", "threads", "one_row_only",
+        "float32_numbers", "float32_scores", "float32_output", "empty", "shape", "flat", "positions", NULL,
     };
     PyObject *head, *columns, *categories, *nothing = PyTuple_New(0);
     int taken = nothing != NULL && PyArg_ParseTupleAndKeywords(
@@ -361,8 +361,8 @@ static int fill_scorer(Scorer *self) {
         &self->tables, &self->members, &self->tensors, &self->versions, &self->parameters, &self->pointers,
         &self->array, &self->names, &self->needs_names, &self->width,
         &columns, &categories,
-        &self->takes_missing, &self->threads, &self->alone,
-        &self->single, &self->single_scores, &self->single_output,
+        &self->takes_missing, &self->threads, &self->one_row_only,
+        &self->float32_numbers, &self->float32_scores, &self->float32_output,
         &self->empty, &self->shape, &self->flat, &self->positions);
     Py_XDECREF(nothing);
     if (!taken) return -1;

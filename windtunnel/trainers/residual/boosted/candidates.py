@@ -44,7 +44,7 @@ def add_boosted(
     return [*candidates, _candidate(best, setup, features, recipe, metric)]
 
 
-def _start_scores(residual: FittedResidual | None, setup: ResidualSetup) -> tuple[Tensor, Tensor]:
+def _init_scores(residual: FittedResidual | None, setup: ResidualSetup) -> tuple[Tensor, Tensor]:
     """Scores that boosting starts from, of training rows and of validation rows ``[N, K]``.
 
     They are those of the pipeline and of a residual model whose interactions were fitted without the row.
@@ -67,7 +67,7 @@ def _candidate(
     """A boosted residual on top of the best candidate; rejected unless it beats the pipeline and that candidate."""
     name = "boosted residual" if best.residual is None else f"{best.name} + boosted"
     residual, loss, split, (train, valid) = best.residual, setup.initial.loss, setup.initial.split, setup.items
-    of_train, of_valid = _start_scores(residual, setup)
+    of_train, of_valid = _init_scores(residual, setup)
     boosted = fit_boosted(features, (of_train, *train[1:]), (of_valid, *valid[1:]), split.halves, loss, recipe.seed)
     if boosted is None:
         return Candidate(name, None, rejected=NO_TREE)

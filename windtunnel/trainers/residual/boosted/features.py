@@ -27,7 +27,7 @@ from windtunnel.trainers.residual.validation_rows import MAX_ROWS, Items
 
 MAX_FEATURES = 240
 """Target statistics and row counts; with K scores an interaction has K + 1 of them."""
-SEEDS = 48
+EXTENDED_INTERACTIONS = 48
 """Interactions of each order that are extended by a further column."""
 
 
@@ -115,7 +115,8 @@ def strongest_interactions(train: Residuals, coder: ColumnCoder, count: int) -> 
     """The columns of the interactions of up to four columns whose mean residuals explain most of the training rows.
 
     They are ordered by the z statistic of ``select_interactions`` on the training rows. A further column extends each
-    of the ``MAX_COLUMNS`` strongest columns, and the ``SEEDS`` strongest interactions of each order from 2 on.
+    of the ``MAX_COLUMNS`` strongest columns, and the ``EXTENDED_INTERACTIONS`` strongest interactions of each order
+    from 2 on.
     """
     train = replace(train, values=train.values / train.values.square().mean(dim=0).sqrt().clamp_min(1e-30))
     z: dict[Interaction, float] = {}
@@ -127,8 +128,8 @@ def strongest_interactions(train: Residuals, coder: ColumnCoder, count: int) -> 
         strongest = [interaction.columns for interaction in z_of_order]
         if order == 1:
             combined = sorted(column for (column,) in strongest[:MAX_COLUMNS])
-        seeds = [(column,) for column in combined] if order == 1 else strongest[:SEEDS]
-        column_sets = extended(seeds, combined)
+        parents = [(column,) for column in combined] if order == 1 else strongest[:EXTENDED_INTERACTIONS]
+        column_sets = extended(parents, combined)
         z |= z_of_order
     return [each.columns for each in sorted(z, key=lambda interaction: -z[interaction])[:count] if z[each] > 0]
 

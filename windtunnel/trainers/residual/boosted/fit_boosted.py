@@ -58,7 +58,7 @@ class Choice:
 
 
 @dataclass(frozen=True)
-class Start:
+class BoostingInput:
     """The rows to boost trees on, with the scores to start from."""
 
     train: BoostingRows  # the training rows of the sample
@@ -72,7 +72,7 @@ class Start:
         """``weight`` times the scores plus ``1 - weight`` times their mean."""
         return weight * scores + (1 - weight) * self.mean
 
-    def every(self, step: int) -> Start:
+    def every(self, step: int) -> BoostingInput:
         """Start from every ``step``-th training row alone."""
         scores, target, weight = self.train
         train = BoostingRows(scores[::step], target[::step], None if weight is None else weight[::step])
@@ -97,7 +97,7 @@ def fit_boosted(
     the validation rows in each half.
     """
     sampled = BoostingRows(*(block[features.sample] for block in train))
-    start = Start(sampled, BoostingRows(*valid), train[0].mean(dim=0), halves, loss, seed)
+    start = BoostingInput(sampled, BoostingRows(*valid), train[0].mean(dim=0), halves, loss, seed)
     races = _race(start, features)
     if not any(race.rounds() for race in races.values()):
         return None
@@ -119,7 +119,7 @@ def fit_boosted(
     return BoostedResidual(statistics, fastest(trees), inputs, weight, crossfitted)
 
 
-def _race(start: Start, features: BoostedFeatures) -> dict[Choice, Boosting]:
+def _race(start: BoostingInput, features: BoostedFeatures) -> dict[Choice, Boosting]:
     """A race for each way of drawing blocks, then with the better one for smaller weights, as long as these win."""
     step = -(-len(features.sample) // RACE_ROWS)
     start = start.every(step)

@@ -38,16 +38,14 @@ class GradientSums:
             category_table=zeros("category_table", shape=operands.category_table.shape),
         )
 
-    def on(self, part: slice, share: Tensor | None) -> GradientSums:
-        """Views for the trees ``part``, units and leaves in one dimension; ``share`` in the place of z."""
+    def on(self, part: slice, z: Tensor | None) -> GradientSums:
+        """Views for the trees ``part``, units and leaves in one dimension; ``z`` in the place of its own."""
 
         def flat(sums: Tensor | None) -> Tensor | None:
             return None if sums is None else sums[part].flatten(0, 1)
 
         second = None if self.second is None else self.second[part]
-        return GradientSums(
-            share, flat(self.first), flat(self.shift), second, flat(self.leaf_value), self.category_table
-        )
+        return GradientSums(z, flat(self.first), flat(self.shift), second, flat(self.leaf_value), self.category_table)
 
     def gradients(self, operands: SoftOperands, dropout: Dropout) -> dict[str, Tensor]:
         """The gradients with respect to the operands, with the folding of ``TreeGroup`` undone."""

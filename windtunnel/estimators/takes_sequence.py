@@ -10,7 +10,7 @@ from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils import get_tags
 
 
-def one_dimensional(pipeline: Any) -> bool:
+def takes_sequence(pipeline: Any) -> bool:
     """Whether a pipeline takes a sequence with one text, label, dict or list of tokens per row, and no table."""
     for step in leading_steps(pipeline):
         # A function that was fitted on a table has the number of its columns.
