@@ -56,3 +56,17 @@ def test_another_type_and_a_backend_that_is_fixed_are_rejected() -> None:
     fast = windtunnel.compile(net, backend="torchscript", dtype="float64")
     with pytest.raises(InvalidOption, match="a backend that is fixed"):
         windtunnel.compile(fast)
+
+
+def test_a_compiled_residual_model_is_explained_and_refreshed() -> None:
+    """Compiling drops columns that no tree reads, and checks their numbers in a step of its own."""
+    net = translation()
+    net.fit((X[:1000], Y[:1000]), (X[1000:], Y[1000:]), epochs=1, progress=False, accelerator="cpu")
+    fast = windtunnel.compile(net)
+    kinds = [[type(step.module).__name__ for step in each.program.steps] for each in (net, fast)]
+    assert len(kinds[1]) > len(kinds[0]) and kinds[1][-2:] == kinds[0][-2:] == ["ResidualModel", "ResidualSum"]
+    ours, theirs = (each.explain(X[:50], X[:200]) for each in (net, fast))
+    np.testing.assert_allclose(theirs.base + theirs.values.sum(axis=1), fast.scores(X[:50]).numpy(), rtol=0, atol=1e-9)
+    np.testing.assert_allclose(theirs.values, ours.values, rtol=0, atol=1e-9)
+    fast.refresh((X[1000:], Y[1000:]))
+    assert [type(step.module).__name__ for step in fast.program.steps] == kinds[1]

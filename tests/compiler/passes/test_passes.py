@@ -206,9 +206,9 @@ def test_features_that_no_tree_reads_are_not_computed(name: str) -> None:
 
 def test_a_selection_is_pushed_down() -> None:
     net = compiled("selection after scaler after imputer")
-    imputer, guard, last = modules(net)
+    guard, imputer, last = modules(net)
     assert isinstance(imputer, Imputer) and len(imputer.kept) + len(imputer.flagged) == 3
-    assert isinstance(guard, Identity) and net.program.steps[1].rejects == ("inf",)
+    assert isinstance(guard, Identity) and net.program.steps[0].rejects == ("inf",)
     # The scaler, too, is in the weights.
     assert isinstance(last, Projection) and last.weight.shape[1] == 3
     assert set(found(net).unread) == {repr(text) for text in TEXTS}

@@ -56,7 +56,18 @@ class _ColumnSelection:
         for node in remaining:
             node.inputs = [self._new_place(place) for place in node.inputs]
         self.wiring.nodes = [node for node in self.wiring.nodes if node in remaining]
-        self.wiring.nodes[-1:-1] = self._guard_nodes()
+        self._insert(self._guard_nodes())
+
+    def _insert(self, guards: Iterable[Node]) -> None:
+        """Put each guard behind the last node that it reads: the steps of a residual model have to stay the last ones.
+
+        Guards never read the last node, and so do not become the last one.
+        """
+        nodes = self.wiring.nodes
+        for guard in guards:
+            read = {source for source, _ in guard.inputs}
+            behind = [position for position, node in enumerate(nodes) if node in read]
+            nodes.insert(1 + max(behind, default=-1), guard)
 
     def _remove(self, node: Node) -> bool:
         """Remove a node that is unused or an identity, if other nodes can make its checks; whether it was removed."""
