@@ -354,3 +354,20 @@ def test_a_column_given_twice_under_the_name_that_lightgbm_changed():
     fitted = LGBMClassifier(n_estimators=2, verbose=-1).fit(X.iloc[:, 1:], X["c"] > 0)
     with pytest.raises(BadInput, match="columns given twice: 'a b'"):
         windtunnel.compile(fitted).predict(X)
+
+
+@pytest.mark.parametrize("backend", ["native", "torch"])
+def test_dicts_for_a_pipeline_that_was_fitted_on_an_array_go_by_position(backend: str) -> None:
+    X = np.random.default_rng(0).normal(size=(50, 3))
+    fitted = LinearRegression().fit(X, X @ [1.0, 2.0, 3.0])
+    net = windtunnel.compile(fitted, backend=backend)
+    wanted = fitted.predict([[4.0, 5.0, 6.0]])
+    for rows in (
+        [{"2": 6.0, "0": 4.0, "1": 5.0}],
+        {"1": [5.0], "2": [6.0], "0": [4.0]},
+        {0: [4.0], 2: [6.0], 1: [5.0]},
+    ):
+        np.testing.assert_allclose(net.predict(rows), wanted)
+    for rows in ({"price": [4.0], "1": [5.0], "2": [6.0]}, [{"0": 4.0, "1": 5.0}]):
+        with pytest.raises(BadInput, match="fitted on an array, .* the positions '0' to '2' as keys"):
+            net.predict(rows)

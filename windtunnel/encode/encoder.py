@@ -28,7 +28,16 @@ from windtunnel.encode.columns import (
 )
 from windtunnel.encode.labels import labels_index, labels_of
 from windtunnel.encode.precision_loss import PrecisionLossWarner
-from windtunnel.encode.rows import Rows, as_column, as_frame, check_dense, indexable, is_named, python_columns
+from windtunnel.encode.rows import (
+    Rows,
+    as_column,
+    as_frame,
+    check_dense,
+    indexable,
+    is_list_of_dicts,
+    is_named,
+    python_columns,
+)
 from windtunnel.errors import BadInput
 
 DATES = (
@@ -162,7 +171,7 @@ class RowEncoder:
         if self.flat or wide or (labelled := python_columns(rows)) is None:
             return None
         labels, columns = labelled
-        if labels is None and self.needs_names:
+        if (labels is None and self.needs_names) or (self.names is None and isinstance(rows, Mapping)):
             return None
         if labels is None or self.names is None or labels == self.names:
             return dict(enumerate(columns)) if columns and len(columns) == self.width else None
@@ -310,6 +319,8 @@ class RowEncoder:
             return pd.DataFrame({at: pd.Series(indexable(column)) for at in wanted}, index=range(len(column)))
         self._check_zeros(rows)
         frame = as_frame(rows)
+        if self.names is None and (isinstance(rows, Mapping) or is_list_of_dicts(rows)):
+            frame = self._in_order_of_positions(frame)
         labels = self._labels(frame, wanted, is_named(rows))
         if labels is not None:
             picked = frame[labels_index(labels)]
@@ -331,6 +342,17 @@ class RowEncoder:
             every = rows.columns.tolist()  # to look up one label of an Index takes longer
             labels = [every[column] for column in wanted]
         return {column: rows[label] for column, label in zip(wanted, labels, strict=True)}
+
+    def _in_order_of_positions(self, frame: pd.DataFrame) -> pd.DataFrame:
+        """The columns of dicts whose keys are positions, as JSON's objects have no order; others are rejected."""
+        labels = {str(label): label for label in frame.columns}
+        positions = [str(position) for position in range(self.width)]
+        if labels.keys() != {*positions} or len(labels) < frame.shape[1]:
+            raise BadInput(
+                f"got dicts with the columns {quote_names(list(frame.columns))}; the pipeline was fitted on an array, "
+                f"whose columns have no names. Give an array, or the positions '0' to '{self.width - 1}' as keys."
+            )
+        return frame[[labels[position] for position in positions]]
 
     def _check_size(self, rows: int) -> None:
         """Reject so many rows that their numbers would take too much memory."""
