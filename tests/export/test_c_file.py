@@ -199,6 +199,7 @@ def test_every_column_has_a_member_of_its_own_in_c_and_in_cpp(tmp_path):
     names = ["a_b_2", "a b", "a-b", "new", "delete", "bool", "and", "x"]
     rows = pd.DataFrame(np.random.default_rng(0).normal(size=(50, len(names))), columns=names)
     windtunnel.compile(LogisticRegression().fit(rows, rows["x"] > 0)).export(tmp_path / "net.c")
+    assert 'double a_b_2; /* "a_b_2" */' in (tmp_path / "net.h").read_text().replace("'", '"')
     (tmp_path / "main.cpp").write_text('#include "net.h"\nint main() { net_row row = {}; return row.new_ != 0; }\n')
     subprocess.run([*FLAGS, "-c", "net.c"], cwd=tmp_path, check=True)
     subprocess.run(["c++", "-c", "main.cpp"], cwd=tmp_path, check=True)

@@ -28,14 +28,22 @@ KEYWORDS = {
 
 def row_fields(encoder: RowEncoder) -> dict[int, str]:
     """The name in the struct of each raw column."""
-    columns, fields = encoder.used_columns(), dict[int, str]()
-    for column, name in zip(columns, names(encoder, columns), strict=True):
-        field = re.sub(r"\W", "_", name, flags=re.ASCII)
-        field = f"x{field}" if not field or field[0].isdigit() else field
-        field = f"{field}_" if field in KEYWORDS or keyword.iskeyword(field) else field
+    columns = encoder.used_columns()
+    plain = {column: (name, _field(name)) for column, name in zip(columns, names(encoder, columns), strict=True)}
+    # A name that is a member as it is keeps it.
+    fields = {column: field for column, (name, field) in plain.items() if field == name}
+    for column in [column for column in columns if column not in fields]:
+        field = plain[column][1]
         numbered = (f"{field}_{number}" for number in count(2))
         fields[column] = next(free for free in chain([field], numbered) if free not in fields.values())
-    return fields
+    return {column: fields[column] for column in columns}
+
+
+def _field(name: str) -> str:
+    """A name of a column as a name in C."""
+    field = re.sub(r"\W", "_", name, flags=re.ASCII)
+    field = f"x{field}" if not field or field[0].isdigit() else field
+    return f"{field}_" if field in KEYWORDS or keyword.iskeyword(field) else field
 
 
 def header_text(
