@@ -54,10 +54,13 @@ def explain_failures(loss: Loss) -> Loss:
         try:
             return function(scores, target, weight)
         except Exception as error:
+            reason = f"{type(error).__name__}: {error}"
+            if weight is None and "NoneType" in reason:
+                reason += "; no rows have weights, so weight is None"
             raise BadInput(
-                f"loss={name} failed on {len(target)} rows ({type(error).__name__}: {error}). For a residual model, "
-                "fit gives it rows in blocks of any size; a loss over whole groups of rows (queries) needs "
-                "residual=False, and loaders for training and validation whose batches are whole groups."
+                f"loss={name} failed on {len(target)} rows ({reason}). For a residual model, fit gives it rows in "
+                "blocks of any size; a loss over whole groups of rows (queries) needs residual=False, and loaders for "
+                "training and validation whose batches are whole groups."
             ) from error
 
     return CustomLoss(explained)

@@ -115,7 +115,10 @@ def _hold_out(rows: Tensor, target: Tensor, seed: int) -> Tensor:
     """A fifth of some rows, bool ``[N]``."""
     chosen = hold_out_mask(target[rows], HELD_OUT, seed)
     if chosen is None:
-        raise BadInput(f"{int(rows.sum())} rows are too few to hold a fifth of them out; give more rows")
+        why = "are too few to hold a fifth of them out; give more rows"
+        if not target.is_floating_point() and len(torch.unique(target[rows])) < 2:
+            why = "are all of one class, and the fifth of them that is held out needs two; give rows of another class"
+        raise BadInput(f"{int(rows.sum())} rows {why}")
     mask = torch.zeros_like(rows)
     mask[rows] = chosen
     return mask
