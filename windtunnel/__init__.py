@@ -96,11 +96,15 @@ _PLACES = {
     "translate": "api.translate",
     "translates": "translators",
 }
+_SUBMODULES = ("clicklog", "mlflow", "testing")
+"""Public modules with names of their own, imported when they are used."""
 __version__ = version("windtunnel")
 __all__ = sorted([*_PLACES, "__version__"])
 
 
 def __getattr__(name: str) -> Any:
+    if name in _SUBMODULES:
+        return import_module(f"windtunnel.{name}")
     if name not in _PLACES:
         raise AttributeError(f"module 'windtunnel' has no attribute {name!r}; it has {', '.join(__all__)}")
     value = getattr(import_module(f"windtunnel.{_PLACES[name]}"), name)
