@@ -351,8 +351,9 @@ static int fill_columns(Scorer *self, PyObject *columns, PyObject *categories) {
 static int fill_scorer(Scorer *self) {
     static char *names[] = {
         "program", "head", "finish", "subject", "tables", "members", "tensors", "versions", "parameters", "pointers",
-        "array", "names", "needs_names", "width", "number_columns", "categories", "takes_missing", "threads", "one_row_only",
-        "float32_numbers", "float32_scores", "float32_output", "empty", "shape", "flat", "positions", NULL,
+        "array", "names", "needs_names", "width", "number_columns", "categories", "takes_missing", "threads",
+        "one_row_only", "float32_numbers", "float32_scores", "float32_output", "empty", "shape", "flat", "positions",
+        NULL,
     };
     PyObject *head, *columns, *categories, *nothing = PyTuple_New(0);
     int taken = nothing != NULL && PyArg_ParseTupleAndKeywords(
