@@ -354,12 +354,12 @@ class ScoringPipeline(nn.Module):
         names = []
         for column in range(numbers.shape[1]):
             for value, holds in REJECTED_VALUES:
+                if not holds(numbers[:, column]).any():
+                    continue
                 row = torch.zeros_like(numbers[:1])
                 row[0, column] = value
                 probe = Batch(row, ids[:1])
-                if holds(numbers[:, column]).any() and (
-                    self._rejected(method, probe).any() or not torch.isfinite(self.output(method, probe)).all()
-                ):
+                if self._rejected(method, probe).any() or not torch.isfinite(self.output(method, probe)).all():
                     names.append(self.encoder.column_name(self.encoder.numbers[column]))
         where = ", ".join(dict.fromkeys(names)) or "what a step computes"
         return (
