@@ -26,7 +26,7 @@ from windtunnel.compiler.backends import engine
 from windtunnel.compiler.engine import Run
 from windtunnel.encode import Batch
 from windtunnel.encode.vocabulary import FEW_ROWS
-from windtunnel.errors import BadInput, UnfaithfulOption
+from windtunnel.errors import BadInput, InvalidOption, UnfaithfulOption
 from windtunnel.modules.base import Module
 from windtunnel.modules.trees.hard import TreeWalk
 from windtunnel.program import row_slices as slices
@@ -398,7 +398,7 @@ def test_what_is_written_moved_or_loaded_is_run(backend: str) -> None:
 def test_there_is_nothing_to_fit(backend: str) -> None:
     case, net = CASES[PIPELINE], compiled(PIPELINE, backend=backend)
     why = "nothing in this translation is trainable" if backend == "torch" else "runs on a backend that is fixed"
-    with pytest.raises(BadInput, match=why):
+    with pytest.raises((BadInput, InvalidOption), match=why):
         net.fit(case.train(), residual=False)
 
 
