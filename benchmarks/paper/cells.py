@@ -37,12 +37,18 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "cold": {"level": "L1", "temperature": 1.0, "start": "cold"},
     "trees": {"level": "L1", "temperature": 1.0},
     "joint": {"level": "L1", "temperature": 1.0},
+    "sharp": {},
     "deepgbm": {"level": "L1", "temperature": 1.0},
     "residual": {},
 }
 """What is measured: the source pipeline itself, or a translation with these options, trained at the paper's temperature
-1; "trees" trains nothing but the trees, "joint" by the recipe "joint", "deepgbm" what ``deepgbm.py`` makes of the
-source, "residual" is the default ``fit``."""
+1; "trees" trains nothing but the trees, "joint" by the recipe "joint", "sharp" by that recipe from the library's own
+start (L4, temperature "auto"), "deepgbm" what ``deepgbm.py`` makes of the source, "residual" is the default ``fit``."""
+RECIPES: dict[str, tuple[str, dict[str, Any]]] = {
+    "joint": ("joint", {"leaf_rate": 1.0, "table_rate": 1.0, "dropout": 0.1, "ema": 0.99}),
+    "sharp": ("joint", {}),
+}
+"""The recipe of a variant and what is changed in it; the others have the paper's as it is."""
 RATES = {"criteo": 1e-5}
 """The learning rates of the paper that are not its recipe's."""
 CALIBRATION = 5000
@@ -80,9 +86,8 @@ class Limits:
         if cell.variant == "residual":
             return [Recipe(seed=cell.seed)]
         rates = self.learning_rates or (RATES.get(cell.data.partition("=")[0]),)
-        name, limits = "paper", {"max_steps": self.max_steps, "batch_size": self.batch_size, "seed": cell.seed}
-        if cell.variant == "joint":
-            name, limits = "joint", limits | {"leaf_rate": 1.0, "table_rate": 1.0, "dropout": 0.1, "ema": 0.99}
+        name, changes = RECIPES.get(cell.variant, ("paper", {}))
+        limits = {"max_steps": self.max_steps, "batch_size": self.batch_size, "seed": cell.seed, **changes}
         overrides = [limits | {"learning_rate": rate} for rate in rates]
         chosen = [{option: value for option, value in each.items() if value is not None} for each in overrides]
         return [Recipe.resolve(name, each) for each in chosen]

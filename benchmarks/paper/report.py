@@ -24,6 +24,7 @@ TRAINED = {
     "trees": "L1, trees alone",
     "deepgbm": "DeepGBM, in our terms",
     "joint": 'L1, `recipe="joint"`, dropout {dropout:g}, ema {ema:g}',
+    "sharp": 'L4, sharp start, `recipe="joint"`',
     "residual": "residual model",
 }
 

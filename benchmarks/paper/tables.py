@@ -116,7 +116,7 @@ TABLES = {
     ),
     "more rows": Table(
         "Joint training and the residual model",
-        [(label, {"variant": label}) for label in ("source", "L1", "L4", "joint", "residual")],
+        [(label, {"variant": label}) for label in ("source", "L1", "L4", "joint", "sharp", "residual")],
         PIPELINES,
     ),
     "half": Table(
@@ -127,7 +127,7 @@ TABLES = {
             ("L1, other half", {"variant": "L1", "trained_on": "unseen"}),
             *(
                 (variant, {"variant": variant, "trained_on": "seen"})
-                for variant in (*LEVELS, "cold", "trees", "deepgbm", "joint", "residual")
+                for variant in (*LEVELS, "cold", "trees", "deepgbm", "joint", "sharp", "residual")
             ),
         ],
         PIPELINES,
