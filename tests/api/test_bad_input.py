@@ -369,5 +369,5 @@ def test_dicts_for_a_pipeline_that_was_fitted_on_an_array_go_by_position(backend
     ):
         np.testing.assert_allclose(net.predict(rows), wanted)
     for rows in ({"price": [4.0], "1": [5.0], "2": [6.0]}, [{"0": 4.0, "1": 5.0}]):
-        with pytest.raises(BadInput, match="fitted on an array, .* the positions '0' to '2' as keys"):
+        with pytest.raises(BadInput, match="knows no names of columns, .* the positions '0' to '2' as keys"):
             net.predict(rows)

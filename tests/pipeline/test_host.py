@@ -223,7 +223,9 @@ def test_an_array_pipeline_with_a_host_step() -> None:
     assert_same(windtunnel.compile(source), source, X, X.tolist())
 
 
-@pytest.mark.parametrize("form", [lambda frame: frame, lambda frame: dict(frame.items()), lambda f: f[f.columns[::-1]]])
+@pytest.mark.parametrize(
+    "form", [lambda frame: frame, lambda frame: dict(frame.T.reset_index(drop=True).T), lambda f: f[f.columns[::-1]]]
+)
 def test_a_sample_tells_the_number_of_columns(form: Any) -> None:
     frame = texts()[list(NUMBERS)].fillna(0)
     source = make_pipeline(Squares(), StandardScaler(), logistic()).fit(

@@ -349,8 +349,9 @@ class RowEncoder:
         positions = [str(position) for position in range(self.width)]
         if labels.keys() != {*positions} or len(labels) < frame.shape[1]:
             raise BadInput(
-                f"got dicts with the columns {quote_names(list(frame.columns))}; the pipeline was fitted on an array, "
-                f"whose columns have no names. Give an array, or the positions '0' to '{self.width - 1}' as keys."
+                f"got dicts with the columns {quote_names(list(frame.columns))}; this pipeline knows no names of "
+                "columns, as it was fitted on an array, or as its first step keeps none. Give an array or a table, "
+                f"whose columns go by position, or the positions '0' to '{self.width - 1}' as keys."
             )
         return frame[[labels[position] for position in positions]]
 
