@@ -48,7 +48,7 @@ def nearest(name: str, accepted: Iterable[str], other_names: Mapping[str, str] |
     initials = {"".join(word[:1] for word in each.split("_")): each for each in reversed(names) if "_" in each}
     suggestion = {**initials, **(other_names or {})}.get(name)
     close = [suggestion] if suggestion else get_close_matches(name, names, n=1)
-    return f"did you mean {close[0]}?" if close else f"choose from {', '.join(names)}."
+    return f"did you mean {close[0]}?" if close else f"choose from {', '.join(names)}"
 
 
 def join_some(texts: Iterable[str], limit: int = 12) -> str:

@@ -211,7 +211,7 @@ def pick(loss: str | Loss | None, head: Head) -> Loss:
         raise BadInput(NO_LOSS)
     if name not in LOSSES:
         hint = nearest(name, sorted(LOSSES))
-        raise InvalidOption(f"loss={name!r} is not known; {hint} Or give a function (scores, target, weight).")
+        raise InvalidOption(f"loss={name!r} is not known; give a function (scores, target, weight), or a name: {hint}")
     function = LOSSES[name]
     if (function in _VALUES) != (head.task == "regression") and name != "logistic":
         fitting = sorted({"logistic", *(fit.__name__ for fit in (_VALUES if head.task == "regression" else _CLASSES))})
