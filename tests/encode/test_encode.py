@@ -425,3 +425,10 @@ def test_an_array_that_float32_blurs_is_told_column_by_column() -> None:
 def test_names_that_are_half_a_surrogate_pair() -> None:
     frame = as_frame([{"size": 1.0, "\ud800": "a"}, {"size": 2.0, "\ud800": "b"}])
     assert list(frame) == ["size", "\ud800"] and frame["size"].tolist() == [1.0, 2.0]
+
+
+def test_a_known_category_may_be_half_a_surrogate_pair() -> None:
+    column = pd.Series(["\ud800", "b", None, "other"], dtype=object)
+    assert Vocabulary(("\ud800", "b")).ids(column).tolist() == [2, 3, 1, 0]
+    many = pd.Series(["\ud800", "b", "other"] * 20, dtype=object)
+    assert Vocabulary(("\ud800", "b")).ids(many).tolist() == [2, 3, 0] * 20

@@ -54,3 +54,17 @@ def test_a_long_value_of_an_unknown_option_is_not_printed() -> None:
 def test_a_recipe_is_json() -> None:
     recipe = Recipe(loss=lambda s, y, w: s.sum())
     assert json.loads(json.dumps(recipe.facts())) == {**asdict(recipe), "loss": "<lambda>"}
+
+
+@pytest.mark.parametrize("name", ["joint", "paper"])
+def test_a_recipe_of_joint_training_stays_as_it_is_for_a_translation(name: str) -> None:
+    assert Recipe.resolve_joint(name, {}) == Recipe.resolve_joint(Recipe.named(name), {}) == Recipe.named(name)
+
+
+def test_a_translation_is_trained_by_the_recipe_joint_however_the_recipe_is_given() -> None:
+    joint = Recipe.named("joint")
+    assert Recipe.resolve_joint(None, {}) == Recipe.resolve_joint(Recipe(), {}) == Recipe.resolve_joint("default", {})
+    assert Recipe.resolve_joint(Recipe(joint=True), {}) == Recipe.resolve_joint(None, {"joint": True}) == joint
+    given = Recipe.resolve_joint(Recipe(epochs=5, seed=3), {"learning_rate": 0.002})
+    assert (given.epochs, given.max_steps, given.seed, given.learning_rate) == (5, None, 3, 0.002)
+    assert given.table_rate == joint.table_rate
