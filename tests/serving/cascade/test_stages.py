@@ -168,6 +168,10 @@ def test_a_row_with_nan_is_found_in_the_cache():
     frame = pd.DataFrame({"a": [1.0, np.nan], "b": ["x", None]})
     first, again = (row_keys(frame.copy(), [0, 1]) for _ in range(2))
     assert first == again and {*map(hash, first)} == {*map(hash, again)}
+    nullable = pd.DataFrame({"a": pd.array([1, None], dtype="Int64")})
+    assert row_keys(nullable, [0]) == row_keys(nullable.copy(), [0])
+    with_nan, with_none = (pd.DataFrame({"a": pd.Series([value], dtype=object)}) for value in (np.nan, None))
+    assert row_keys(with_nan, [0]) != row_keys(with_none, [0])
 
 
 def test_caches_of_other_names_and_sizes_are_rejected(made, rows):

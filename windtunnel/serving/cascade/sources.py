@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -18,6 +19,8 @@ from windtunnel.program.summed_counts import CountSums
 from windtunnel.serving.cascade.take_rows import take_rows
 
 Floats = NDArray[np.float64]
+_NAN = object()
+"""Stands for NaN in a key, as NaN is not equal to itself and its row would never be found."""
 
 
 @dataclass(eq=False)
@@ -114,6 +117,9 @@ def row_keys(rows: Any, columns: Sequence[int]) -> list[Any]:
         values = [rows[:, column].tolist() for column in columns]
     else:
         values = [rows.tolist() if hasattr(rows, "tolist") else list(rows)]
-    # NaN is not equal to itself, so that its row would never be found.
-    comparable = ([None if value != value else value for value in column] for column in values)
-    return [*zip(*comparable, strict=True)]
+    return [*zip(*([_comparable(value) for value in column] for column in values), strict=True)]
+
+
+def _comparable(value: Any) -> Any:
+    """A value that is equal to itself; steps on the host may tell NaN from None, so that NaN stays apart."""
+    return _NAN if isinstance(value, float) and math.isnan(value) else value
