@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import chain
@@ -15,11 +14,10 @@ import pyarrow.parquet as pq
 from windtunnel.api.translation import Translation
 from windtunnel.atomic_write import replacing
 from windtunnel.errors import BadInput, InvalidOption
-from windtunnel.experiment.files import as_texts, predict_frame, read_table_file, text_columns
+from windtunnel.experiment.files import as_texts, is_parquet, predict_frame, read_table_file, stem, text_columns
 from windtunnel.progress import Phase, show_progress
 
 BATCH_ROWS = 65_536
-_SUFFIX = re.compile(r"\.(parquet|pq|csv|csv\.gz)$", re.IGNORECASE)
 
 
 def predict_files(net: Translation, paths: Sequence[Path], folder: Path | None) -> list[Path]:
@@ -33,13 +31,13 @@ def predict_files(net: Translation, paths: Sequence[Path], folder: Path | None) 
     InvalidOption
         There is no folder, or two files have the same name but for its ending.
     BadInput
-        A file cannot be read, or has rows that the source rejects; the files before it are written.
+        A file has another ending, cannot be read, or has rows that the source rejects; the files before it are written.
     """
     if folder is None or folder.suffix:
         raise InvalidOption(
             f"several files of rows need a folder for their predictions, not {folder}: --output scores/"
         )
-    targets = {folder / f"{_SUFFIX.sub('', path.name)}.parquet": path for path in paths}
+    targets = {folder / f"{stem(path)}.parquet": path for path in paths}
     if len(targets) < len(paths):
         raise InvalidOption("two files of rows have the same name but for its ending; predict them into two folders.")
     folder.mkdir(parents=True, exist_ok=True)
@@ -64,7 +62,7 @@ def _predict_file(net: Translation, path: Path, target: Path) -> None:
 
 def _batches(net: Translation, path: Path) -> Iterator[pd.DataFrame]:
     texts = text_columns(net)
-    if not path.name.lower().endswith((".parquet", ".pq")):
+    if not is_parquet(path):
         yield read_table_file(path, text=texts)
         return
     try:

@@ -12,6 +12,8 @@ from windtunnel.api.translation import Translation
 from windtunnel.atomic_write import replacing
 from windtunnel.errors import BadInput
 
+PARQUET, CSV = (".parquet", ".pq"), (".csv.gz", ".csv")
+"""Endings of the files that are read and written."""
 MISSING_NUMBERS = ("NaN", "nan", "NA")
 """Texts that stand for a missing value among the numbers of a CSV file."""
 
@@ -36,7 +38,7 @@ def read_table_file(path: str | Path, *, text: Collection[str] = ()) -> pd.DataF
     FileNotFoundError
     """
     path = Path(path)
-    parquet = _is_parquet(path)
+    parquet = is_parquet(path)
     if not path.is_file():
         raise FileNotFoundError(f"no file {path}; give a CSV, CSV.gz or Parquet file that exists")
     try:
@@ -67,7 +69,7 @@ def write_table_file(frame: pd.DataFrame, path: str | Path) -> None:
     """Write rows to a .csv, .csv.gz, .parquet or .pq file."""
     path = Path(path)
     with replacing(path) as temporary:
-        if _is_parquet(path):
+        if is_parquet(path):
             frame.to_parquet(temporary, index=False)
         else:
             frame.to_csv(temporary, index=False)
@@ -115,8 +117,19 @@ def text_columns(net: Translation) -> list[str]:
     ]
 
 
-def _is_parquet(path: Path) -> bool:
+def is_parquet(path: Path) -> bool:
+    """Whether a file of rows is Parquet, not CSV; ``BadInput`` for a name with any other ending."""
+    return _ending(path) in PARQUET
+
+
+def stem(path: Path) -> str:
+    """The name of a file of rows without its ending; ``BadInput`` as for ``is_parquet``."""
+    return path.name[: -len(_ending(path))]
+
+
+def _ending(path: Path) -> str:
     name = path.name.lower()
-    if not name.endswith((".parquet", ".pq", ".csv", ".csv.gz")):
+    ending = next((ending for ending in (*PARQUET, *CSV) if name.endswith(ending)), None)
+    if ending is None:
         raise BadInput(f"{path} is neither .csv, .csv.gz nor .parquet; convert it, or rename it")
-    return name.endswith((".parquet", ".pq"))
+    return ending
