@@ -173,7 +173,7 @@ def test_too_few_rows_to_hold_out_are_reported_as_training_rows():
 
 @pytest.mark.parametrize("fraction", [0, 1, 5, "0.1", None])
 def test_a_fraction_out_of_range_is_rejected(fraction):
-    with pytest.raises(InvalidOption, match="validation_fraction=.* between 0 and 1"):
+    with pytest.raises(InvalidOption, match=r"validation_fraction=.* must be in \(0, 1\)"):
         WindTunnelRegressor(validation_fraction=fraction).fit([[0.0], [1.0]], [0.0, 1.0])
 
 

@@ -6,7 +6,7 @@ import warnings
 from contextlib import suppress
 from dataclasses import fields
 from inspect import signature
-from numbers import Integral, Number, Real
+from numbers import Integral, Number
 from os import PathLike
 from typing import Any, Self
 
@@ -127,7 +127,8 @@ class _WindTunnel(BaseEstimator):
         check_consistent_length(X, y)
         weight = None if sample_weight is None else _check_sample_weight(sample_weight, X)
         seed = self._seed()
-        recipe = Recipe.resolve(self.recipe, {} if seed is None else {"seed": seed})
+        options = {"validation_fraction": self.validation_fraction} | ({} if seed is None else {"seed": seed})
+        recipe = Recipe.resolve(self.recipe, options)
 
         def part(rows: NDArray[np.int64]) -> tuple[Any, ...]:
             return _safe_indexing(X, rows), y[rows], *(() if weight is None else (weight[rows],))
@@ -187,15 +188,12 @@ class _WindTunnel(BaseEstimator):
 
     def _split(self, y: NDArray[Any], seed: int) -> tuple[NDArray[np.int64], NDArray[np.int64]] | None:
         """Training and validation rows, by class for a classifier; None if too few rows can be held out."""
-        fraction = self.validation_fraction
-        if not (isinstance(fraction, Real) and 0 < fraction < 1):
-            raise InvalidOption(f"validation_fraction={fraction!r}; accepted are numbers between 0 and 1")
         if is_classifier(self):
             check_classification_targets(y)
             target = torch.from_numpy(np.unique(y, return_inverse=True)[1])
         else:
             target = torch.zeros(len(y))  # one stratum
-        held_out = hold_out_mask(target, float(fraction), seed)
+        held_out = hold_out_mask(target, self.validation_fraction, seed)
         if held_out is None:
             return None
         return np.flatnonzero(~held_out), np.flatnonzero(held_out)
