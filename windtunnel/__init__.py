@@ -97,7 +97,7 @@ _PLACES = {
     "translates": "translators",
 }
 _SUBMODULES = ("clicklog", "mlflow", "testing")
-"""Public modules with names of their own, imported when they are used."""
+"""Public modules beside these classes and functions; each is imported on its first use."""
 __version__ = version("windtunnel")
 __all__ = sorted([*_PLACES, "__version__"])
 

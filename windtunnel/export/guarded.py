@@ -61,10 +61,8 @@ class GuardedProgram(nn.Module):
     def __init__(self, program: Program) -> None:
         super().__init__()
         self.steps = nn.ModuleList(Guarded(step) for step in program.steps)
-        self.checks_all_rows, self.at_once = (
-            program.may_reject_computed_values(),
-            WHOLE if program.needs_all_rows() else CHUNK,
-        )
+        self.checks_all_rows = program.may_reject_computed_values()
+        self.at_once = WHOLE if program.needs_all_rows() else CHUNK
         self.takes_missing, self.first_id = takes_missing(program), FIRST_ID
         self.most, self.large = FLOAT32_MAX, LARGE
 

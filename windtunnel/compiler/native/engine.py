@@ -84,13 +84,13 @@ class NativeEngine(ProgramEngine):
     def _upstream(self, method: str, others: Iterable[int] = ()) -> tuple[dict[int, ProgramStep], int]:
         """The steps that a method, or other slots, depend on, and the slot of its output."""
         steps, last = self.program.steps, 1 + len(self.program.steps)
-        own_step = None if method == "scores" else self.program.method_steps[method]
-        wanted = {last - 2} if own_step is None else steps_read(own_step)
+        method_step = None if method == "scores" else self.program.method_steps[method]
+        wanted = {last - 2} if method_step is None else steps_read(method_step)
         wanted |= {slot - 2 for slot in others if slot <= last}
         needed = wanted.union(*(self.program.upstream(steps[position]) for position in wanted))
         slots = {2 + position: steps[position] for position in sorted(needed)}
-        if own_step is not None:
-            slots[last := last + 1] = own_step
+        if method_step is not None:
+            slots[last := last + 1] = method_step
         return slots, last
 
     def _run(self, method: str) -> Run:

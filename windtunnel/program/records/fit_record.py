@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from windtunnel.program.records.fit_details import Calibration, TermSummary
 from windtunnel.program.records.refresh_details import RefreshDetails
 
-FEW_ROWS = "More validation rows would help"
+NEEDS_MORE_ROWS = "More validation rows would help"
 """Stands in the reason why a candidate was rejected that gained less than the test asks for."""
 HARMS_OLD_ROWS = "the loss of old rows is higher by more than one standard error"
 """The reason why a refresh was rejected that would have gained on the new rows."""
 AT_LIMIT = "at the limit of"
-"""Begins the way how a training ended that neither converged nor was stopped."""
+"""How ``FitRecord.stopped`` begins where the training reached its number of epochs or steps."""
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from windtunnel.program.records.fit_record import AT_LIMIT, FEW_ROWS, HARMS_OLD_ROWS, FitRecord
+from windtunnel.program.records.fit_record import AT_LIMIT, HARMS_OLD_ROWS, NEEDS_MORE_ROWS, FitRecord
 from windtunnel.program.records.refresh_details import LARGE, RefreshDetails
 
 UNCHANGED = ("translation", "source pipeline")
@@ -91,7 +91,7 @@ def _advice(record: FitRecord) -> str:
             f"Next: measure {record.metric} on test rows. {record.best:.6f} is optimistic, as these rows chose the "
             "candidate and the epoch."
         )
-    if any(FEW_ROWS in candidate.reason for candidate in record.candidates):
+    if any(NEEDS_MORE_ROWS in candidate.reason for candidate in record.candidates):
         return (
             'Next: give more validation rows, so that smaller gains can be told from chance; select="best_epoch" '
             "overrides the test."

@@ -14,7 +14,7 @@ from torch import Tensor
 from windtunnel.objectives.losses import Loss
 from windtunnel.objectives.metrics import Metric
 from windtunnel.objectives.row_blocks import balanced_order
-from windtunnel.program.records.fit_record import FEW_ROWS
+from windtunnel.program.records.fit_record import NEEDS_MORE_ROWS
 from windtunnel.trainers.loop.evaluation import evaluate
 from windtunnel.trainers.residual.validation_rows import SplitRows
 
@@ -115,7 +115,7 @@ def compare_losses(loss: Loss, shuffled: Tensor, before: Tensor, after: Tensor, 
     significant = gains.exceeds_standard_error()
     reason = "" if significant else "the loss gets no lower on rows that had no part in fitting"
     if not significant and gains.mean > 0:
-        reason = f"needs more than 1 standard error. {FEW_ROWS}"
+        reason = f"needs more than 1 standard error. {NEEDS_MORE_ROWS}"
     return SignificanceTest(gains.mean, gains.standard_error, rows, significant, reason)
 
 
