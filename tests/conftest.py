@@ -21,6 +21,8 @@ SLOW_FILES = (
 def pytest_configure(config: pytest.Config) -> None:
     # category_encoders 2.11 sets an option that pandas 3 has deprecated, in fit and transform alike.
     config.addinivalue_line("filterwarnings", "ignore:'future.no_silent_downcasting' is deprecated")
+    # XGBoost 3.4 still has these.
+    config.addinivalue_line("filterwarnings", "ignore:.*`(booster=dart|booster=gblinear|XGBRF.*)` is deprecated")
 
 
 @pytest.hookimpl(tryfirst=True)

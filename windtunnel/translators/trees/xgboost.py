@@ -4,13 +4,23 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from xgboost import Booster, DMatrix, XGBClassifier, XGBRanker, XGBRegressor, XGBRFClassifier, XGBRFRegressor
+from packaging.version import Version
+from xgboost import (
+    Booster,
+    DMatrix,
+    XGBClassifier,
+    XGBRanker,
+    XGBRegressor,
+    XGBRFClassifier,
+    XGBRFRegressor,
+    __version__,
+)
 
 from windtunnel.errors import UnsupportedEstimator
 from windtunnel.modules.base import Module
@@ -47,6 +57,8 @@ OBJECTIVES = {
 }
 LEAST_SHARE = np.float32(1e-6)
 """XGBoost clips the base score of logistic objectives to [LEAST_SHARE, 1 - LEAST_SHARE]."""
+REJECTS_UNKNOWN_NUMBERS = Version(__version__) >= Version("3.3")
+"""Whether unknown numbers of a category column are rejected, as unknown texts are; before 3.3 they were missing."""
 FLOAT32 = dict.fromkeys(("predict", "predict_proba", "apply"), "float32")
 
 
@@ -115,7 +127,7 @@ class _Model:
 
     @property
     def _trees(self) -> Any:
-        """The part that holds the trees; dart has a whole gbtree within it."""
+        """The part that holds the trees; before 3.3, dart has a whole gbtree within it."""
         booster = self.learner["gradient_booster"]
         return booster.get("gbtree", booster)["model"]
 
@@ -162,8 +174,7 @@ class _Model:
         scores, leaves = HardTrees.of(model), TreeLeaves.numbered(model, numbers, shape)
         scores.next_above_in_data = leaves.next_above_in_data = True
         codes = self._codes()
-        # Unknown numbers become missing values.
-        closed = [column for column, values in codes.items() if isinstance(values[0], str)]
+        closed = [column for column, values in codes.items() if REJECTS_UNKNOWN_NUMBERS or isinstance(values[0], str)]
         reads = InputColumns(codes, closed, needs_names=True, sparse_zeros=False)
         return Predictor(scores, flat=flat, reads=reads, column_methods={"apply": leaves}, **options)
 
@@ -179,8 +190,7 @@ class _Model:
     def _ensemble(self) -> tuple[TreeEnsemble, NDArray[np.int64]]:
         model = self._trees
         trees, info = model["trees"], np.array(model["tree_info"], np.int64)
-        drops = self.learner["gradient_booster"].get("weight_drop", np.ones(len(trees)))
-        drops = np.array(drops, np.float32).astype(np.float64)
+        drops = np.array(self._tree_weights(), np.float32).astype(np.float64)
         if self.iterations is not None:
             count = int(model["iteration_indptr"][self.iterations])
             trees, info, drops = trees[:count], info[:count], drops[:count]
@@ -189,6 +199,14 @@ class _Model:
         width = int(self.parameters["num_feature"])
         ensemble = join(parts, width=width, base=self.base, output=info, reads="float32")
         return ensemble, np.concatenate([np.empty(0), *numbers]).astype(np.int64)
+
+    def _tree_weights(self) -> Sequence[float]:
+        """What dropout weighs the trees by: from 3.4 on beside the trees, before that beside their part."""
+        for part in (self._trees, self.learner["gradient_booster"]):
+            if "weight_drop" in part:
+                weights: Sequence[float] = part["weight_drop"]
+                return weights
+        return [1.0] * len(self._trees["trees"])
 
     def _codes(self) -> dict[int, list[Any]]:
         """The categories of each column that was a category of a DataFrame, in the order of their codes."""
