@@ -101,7 +101,9 @@ def test_the_default_fit(task: str) -> None:
 
 @pytest.mark.parametrize("level", ["L1", "L2", "L3", "L4"])
 def test_joint_training(level: str) -> None:
-    check_as_on_cpu(trees("binary"), "binary", level, recipe="joint", epochs=3, dropout=0.0)
+    # Rounding decides between epochs of nearly the same AUC; the loss falls from epoch to epoch.
+    options: dict[str, Any] = {"recipe": "joint", "epochs": 3, "dropout": 0.0, "metric": "log_loss"}
+    check_as_on_cpu(trees("binary"), "binary", level, **options)
 
 
 @pytest.mark.parametrize("task", ["binary", "multiclass"])
