@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytabkit  # type: ignore[import-not-found]
+import torch
 
 CLASSES = {
     "realmlp": ("RealMLP_TD_Classifier", "RealMLP_TD_Regressor"),
@@ -36,7 +37,8 @@ def main(folder: Path) -> None:
     options = dict(job["options"], random_state=job["seed"], val_metric_name=METRICS[job["kind"]])
     if job["model"] == "realmlp" and not regression:
         options["use_ls"] = False  # as its authors advise where probabilities or their order matter
-    model = getattr(pytabkit, CLASSES[job["model"]][regression])(device="cpu", **options)
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    model = getattr(pytabkit, CLASSES[job["model"]][regression])(device=device, **options)
     started = time.perf_counter()
     model.fit(parts["train"], targets["train"], parts["valid"], targets["valid"], cat_col_names=job["categories"])
     seconds = time.perf_counter() - started
