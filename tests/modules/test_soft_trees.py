@@ -9,6 +9,7 @@ import torch
 from torch.autograd import gradcheck
 
 from windtunnel.modules.trees import SoftTrees
+from windtunnel.modules.trees.soft.harden import LARGEST, harden
 from windtunnel.modules.trees.soft.soften import soften
 from windtunnel.program.records.fidelity import r2_score
 from windtunnel.translators.trees.lightgbm import tree_ensemble
@@ -98,6 +99,38 @@ def test_infinite_values_give_finite_scores_at_the_far_end():
     far[:25, 0], far[25:, 1] = np.inf, -np.inf
     soft = scores(soften(tree_ensemble(booster), sample=X), far)
     np.testing.assert_allclose(soft[:, 0].numpy(), booster.predict(far), atol=0.02)
+
+
+def booster_of_missing_values() -> lgb.Booster:
+    """Trees with splits that separate missing values alone, whose threshold is beyond float32, and one at 10,000."""
+    X = make_rows()
+    X[:, 1] = np.where(X[:, 1] > 1e4, 10_001.0, 9_999.0)
+    y = np.isnan(X[:, 0]) + (X[:, 1] > 1e4) * 0.5
+    return lgb.train({"verbosity": -1, "num_leaves": 5, "min_data_in_leaf": 5}, lgb.Dataset(X, y), num_boost_round=3)
+
+
+@pytest.mark.parametrize("level", ["L2", "L4"])
+def test_splits_of_missing_values_survive_training_at_a_given_temperature(level):
+    ensemble = tree_ensemble(booster_of_missing_values())
+    assert (np.abs(ensemble.threshold) > np.finfo(np.float32).max).any()
+    trees, rows = soften(ensemble, level=level, temperature=1.0).train(), torch.from_numpy(make_rows()).float()
+    optimizer = torch.optim.Adam([p for p in trees.parameters() if p.requires_grad], lr=0.01, weight_decay=1e-6)
+    for _ in range(3):
+        optimizer.zero_grad()
+        trees(rows).square().mean().backward()
+        optimizer.step()
+    assert all(bool(torch.isfinite(one).all()) for one in trees.parameters())
+    assert bool(torch.isfinite(trees(rows)).all())
+
+
+@pytest.mark.parametrize("temperature", [None, 1.0])
+def test_hardened_splits_of_missing_values_take_every_number_to_one_side(temperature):
+    ensemble = tree_ensemble(booster_of_missing_values())
+    assert (ensemble.threshold.astype(np.float32) == 1e4).any()
+    hard = harden(soften(ensemble, level="L1", temperature=temperature))
+    beyond = np.abs(ensemble.threshold) > np.finfo(np.float32).max
+    assert (hard.threshold[beyond] == LARGEST).all()
+    np.testing.assert_allclose(hard.threshold[~beyond], ensemble.threshold[~beyond], rtol=0.2)
 
 
 @pytest.mark.parametrize("level", ["L1", "L2", "L3", "L4"])

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from windtunnel.errors import UnfaithfulOption
 from windtunnel.modules.trees.ensemble import MISSING_NAN, TreeEnsemble
-from windtunnel.modules.trees.soft.soften import FAR_THRESHOLD
+from windtunnel.modules.trees.soft.soften import FAR_THRESHOLD, HUGE
 from windtunnel.modules.trees.soft.trees import SoftSplits, SoftTrees
 
 INFINITY = 0x7F800000
@@ -133,7 +133,8 @@ def _thresholds(soft: SoftSplits) -> NDArray[np.float64]:
         low, high = np.where(left, middle, low), np.where(left, high, middle - 1)
     largest = _in_order(low).astype(np.float64)
     # A split that separates only missing values sends every finite number to one side.
-    largest[wanted == FAR_THRESHOLD], largest[wanted == -FAR_THRESHOLD] = LARGEST, -LARGEST
+    far = FAR_THRESHOLD if (center != 0).any() or (scale != 1).any() else HUGE
+    largest[wanted == far], largest[wanted == -far] = LARGEST, -LARGEST
     return largest
 
 

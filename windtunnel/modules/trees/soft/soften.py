@@ -20,7 +20,7 @@ TEMPERATURE_PER_HALF_GAP = 0.3
 HUGE = 1e30
 """Thresholds beyond it tell missing values from all others (LightGBM stores the largest double)."""
 FAR_THRESHOLD = 1e4
-"""Where such a threshold is put, in scaled units."""
+"""Where such a threshold is put in scaled units; in the unit of the column it is put at ``HUGE``, for float32."""
 Floats = NDArray[np.float64]
 Soft = TypeVar("Soft", bound=SoftSplits)
 
@@ -122,7 +122,8 @@ def _soften(
         threshold, slope = place_nodes(ensemble, units, soft_fraction, sample, grids or {})
     else:
         units = Units(np.zeros(ensemble.width), np.ones(ensemble.width))
-        threshold, slope = ensemble.threshold, np.full(len(ensemble.threshold), 1.0 / temperature)
+        threshold = np.clip(ensemble.threshold, -HUGE, HUGE)
+        slope = np.full(len(threshold), 1.0 / temperature)
     splits = _pack(ensemble, padded, units, threshold, slope, temperature or LEAF_TEMPERATURE, level)
     trees = form(**splits, **extra, level=level)
     if start == "cold":
