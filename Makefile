@@ -35,15 +35,17 @@ test-fast: setup
 	$(BIN)/python -m pytest $(XDIST) -m "not slow and not whole_table" $(FAST)
 
 # The parity of the case table in separate environments: with the oldest versions of the source libraries, or with the
-# Python and torch of your choice: make test-versions PYTHON=python3.13 TORCH=2.11.0
+# Python and torch of your choice: make test-versions PYTHON=python3.13 TORCH=2.11.0; with NEWEST=1 the newest of all
+# other libraries that pyproject.toml accepts, some of which have no release for older Pythons.
 TORCH ?= $(shell sed -n 's/^torch==//p' constraints.txt)
 OLDEST := .venv-oldest
-VERSIONS := .venv-$(notdir $(PYTHON))-torch-$(TORCH)
+VERSIONS := .venv-$(notdir $(PYTHON))-torch-$(TORCH)$(if $(NEWEST),-newest)
 $(OLDEST)/.ready: CONSTRAINTS := constraints-oldest.txt
 $(OLDEST)/.ready $(VERSIONS)/.ready: pyproject.toml constraints.txt constraints-oldest.txt
 	$(PYTHON) -m venv $(@D)
 	echo "torch==$(TORCH)" | cat - $(CONSTRAINTS) > $(@D)/first.txt
-	awk -F '==' 'NR == FNR { first[$$1]; print; next } !($$1 in first)' $(@D)/first.txt constraints.txt > $(@D)/constraints.txt
+	awk -F '==' 'NR == FNR { first[$$1]; print; next } !($$1 in first)' \
+		$(@D)/first.txt $(if $(NEWEST),/dev/null,constraints.txt) > $(@D)/constraints.txt
 	$(@D)/bin/pip install --quiet torch==$(TORCH)
 	$(@D)/bin/pip install --quiet --constraint $(@D)/constraints.txt --editable ".[boost,onnx,dev]"
 	touch $@

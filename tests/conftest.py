@@ -21,6 +21,9 @@ SLOW_FILES = (
 def pytest_configure(config: pytest.Config) -> None:
     # category_encoders 2.11 sets an option that pandas 3 has deprecated, in fit and transform alike.
     config.addinivalue_line("filterwarnings", "ignore:'future.no_silent_downcasting' is deprecated")
+    # Python 3.13 warns of these: torch's in its first release, Optuna's storages that tests open.
+    config.addinivalue_line("filterwarnings", "ignore:Guards may run slower on Python 3.13.0")
+    config.addinivalue_line("filterwarnings", "ignore:unclosed database:ResourceWarning")
     # XGBoost 3.4 still has these.
     config.addinivalue_line("filterwarnings", "ignore:.*`(booster=dart|booster=gblinear|XGBRF.*)` is deprecated")
 
