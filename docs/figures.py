@@ -33,9 +33,11 @@ COLORS = (
     ("#0e7490", "#39c5cf"),
     ("#6e7781", "#9ea7b3"),
     ("#bf3989", "#f778ba"),
+    ("#7d4e00", "#d29922"),
+    ("#1b7c83", "#56d4dd"),
 )
 """Of each line: on a light and on a dark ground."""
-MARKERS = "osD^vPX*"
+MARKERS = "osD^vPX*<>"
 SIZE = (5.6, 3.6)
 """Inches; small, so that its texts stay readable on a phone."""
 Points = Sequence[tuple[float, float]]
@@ -194,7 +196,7 @@ def against() -> tuple[Figure, str]:
                  if measured.gains(name, way, "strong")]  # fmt: skip
         axes.errorbar(
             [mean for _, (mean, _) in gains],
-            [at + 0.1 * (number - (len(shown) - 1) / 2) for at, _ in gains],
+            [at + 0.7 * (number - (len(shown) - 1) / 2) / len(shown) for at, _ in gains],
             xerr=[error or 0.0 for _, (_, error) in gains],
             fmt=MARKERS[number % len(MARKERS)],
             color=COLORS[number % len(COLORS)][0],
