@@ -90,11 +90,13 @@ def test_quick_cells_are_of_known_models():
 
 
 def test_the_report_counts_cells_in_which_ours_is_the_fastest():
-    def line(batch, engine, seconds, note=""):
-        return {"model": "m", "threads": 1, "batch": batch, "engine": engine, "median_s": seconds, "note": note}
+    def line(batch, engine, seconds, note="", to_source=None, to_best=None):
+        place = {"model": "m", "threads": 1, "batch": batch, "engine": engine, "median_s": seconds, "note": note}
+        return {**place, "ratio_to_source": to_source, "ratio_to_best_peer": to_best}
 
-    lines = [line(1, "source", 2.0), line(1, "windtunnel native", 1.0), line(1, "lleaves", 0.5, "outputs are off")]
-    lines += [line(10, "source", 4.0), line(10, "windtunnel native", 3.3), line(10, "pylignum", 3.0)]
+    ours = "windtunnel native"
+    lines = [line(1, "source", 2.0), line(1, ours, 1.0, "", 0.5), line(1, "lleaves", 0.5, "outputs are off")]
+    lines += [line(10, "source", 4.0), line(10, ours, 3.3, "", 0.82, 1.1), line(10, "pylignum", 3.2)]
     assert counts(lines) == "2 cells: fastest in 1 (50 %), within 1.2 times the best in 2 (100 %)"
     assert table(lines)[2:] == ["| m | 1 | 1e+03 ms; 0.5; 0.50 | 3.3e+03 ms; 0.82; **1.10** |"]
 
