@@ -6,10 +6,12 @@ import lightgbm as lgb
 import numpy as np
 import pytest
 import torch
+import xgboost as xgb
 from torch.autograd import gradcheck
 
+import windtunnel
 from windtunnel.modules.trees import SoftTrees
-from windtunnel.modules.trees.soft.harden import LARGEST, harden
+from windtunnel.modules.trees.soft.harden import harden
 from windtunnel.modules.trees.soft.soften import soften
 from windtunnel.program.records.fidelity import r2_score
 from windtunnel.translators.trees.lightgbm import tree_ensemble
@@ -129,8 +131,62 @@ def test_hardened_splits_of_missing_values_take_every_number_to_one_side(tempera
     assert (ensemble.threshold.astype(np.float32) == 1e4).any()
     hard = harden(soften(ensemble, level="L1", temperature=temperature))
     beyond = np.abs(ensemble.threshold) > np.finfo(np.float32).max
-    assert (hard.threshold[beyond] == LARGEST).all()
+    assert (hard.threshold[beyond] == np.inf).all()
     np.testing.assert_allclose(hard.threshold[~beyond], ensemble.threshold[~beyond], rtol=0.2)
+
+
+@pytest.mark.parametrize("options", [{"temperature": 1.0}, {"calibrated": True}, {"calibrated": False}], ids=str)
+def test_no_number_is_taken_for_a_missing_value(options):
+    ensemble = tree_ensemble(booster_of_missing_values())
+    sample = make_rows() if options.pop("calibrated", False) else None
+    trees, rows = soften(ensemble, sample=sample, **options), make_rows(1)
+    rows[0, 0] = 0.5
+    usual = scores(trees, rows)
+    for value in (1e5, 1e9, 1e31, -1e31, np.inf, -np.inf):
+        rows[0, 0] = value
+        torch.testing.assert_close(scores(trees, rows), usual)
+    rows[0, 0] = np.nan
+    assert abs(scores(trees, rows) - usual) > 0.05
+
+
+@pytest.mark.parametrize("temperature", [None, 1.0])
+def test_a_cold_start_leaves_splits_of_missing_values(temperature):
+    ensemble = tree_ensemble(booster_of_missing_values())
+    warm, cold = (
+        soften(ensemble, level="L2", temperature=temperature, start=start, sample=make_rows())
+        for start in ("warm", "cold")
+    )
+    far = warm.beyond_bounds()
+    assert far.any() and torch.equal(cold.threshold[far], warm.threshold[far])
+    assert not torch.equal(cold.threshold[~far], warm.threshold[~far])
+    assert cold.threshold[~far].abs().max() <= 5 * warm.threshold[~far].abs().max()
+
+
+def test_a_column_of_mostly_zeros_with_an_outlier_keeps_its_scale():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(3000, 2))
+    X[:, 0] = np.where(rng.random(3000) < 0.04, np.round(rng.random(3000) * 5, 2), 0)
+    X[7, 0] = 1e7
+    booster = lgb.train({"verbosity": -1}, lgb.Dataset(X, (X[:, 0] > 0) + X[:, 1] * 0.3), num_boost_round=30)
+    soft = scores(soften(tree_ensemble(booster), sample=X), X)
+    assert r2_score(soft, torch.from_numpy(booster.predict(X)).unsqueeze(1)) > 0.999
+
+
+def test_a_column_beyond_float32_gives_finite_scores():
+    X = make_rows(missing=False)
+    X[:, 0] *= 1e300
+    trees = soften(tree_ensemble(make_booster(X)), level="L2")
+    with np.errstate(over="ignore"):
+        assert bool(torch.isfinite(scores(trees, X)).all())
+
+
+@pytest.mark.parametrize("method", ["hist", "approx", "exact"])
+def test_whole_numbers_on_thresholds_of_xgboost_need_no_rows(method):
+    rng = np.random.default_rng(0)
+    X = np.c_[rng.integers(0, 2, 1500), rng.integers(0, 10, 1500)].astype(float)
+    source = xgb.XGBRegressor(n_estimators=20, max_depth=3, n_jobs=1, tree_method=method).fit(X, X[:, 0] + X[:, 1] / 5)
+    soft = windtunnel.translate(source).soften().predict(X)
+    assert r2_score(torch.from_numpy(soft).double(), torch.from_numpy(source.predict(X)).double()) > 0.999
 
 
 @pytest.mark.parametrize("level", ["L1", "L2", "L3", "L4"])

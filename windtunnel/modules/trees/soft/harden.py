@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from windtunnel.errors import UnfaithfulOption
 from windtunnel.modules.trees.ensemble import MISSING_NAN, TreeEnsemble
-from windtunnel.modules.trees.soft.soften import FAR_THRESHOLD, HUGE
 from windtunnel.modules.trees.soft.trees import SoftSplits, SoftTrees
 
 INFINITY = 0x7F800000
@@ -132,9 +131,8 @@ def _thresholds(soft: SoftSplits) -> NDArray[np.float64]:
         left = goes_left(_in_order(middle))
         low, high = np.where(left, middle, low), np.where(left, high, middle - 1)
     largest = _in_order(low).astype(np.float64)
-    # A split that separates only missing values sends every finite number to one side.
-    far = FAR_THRESHOLD if (center != 0).any() or (scale != 1).any() else HUGE
-    largest[wanted == far], largest[wanted == -far] = LARGEST, -LARGEST
+    # A split that separates only missing values sends every number to one side.
+    largest[wanted > upper], largest[wanted < lower] = np.inf, -LARGEST
     return largest
 
 

@@ -19,8 +19,6 @@ TEMPERATURE_PER_HALF_GAP = 0.3
 """A node's temperature is at least this share of half the gap around its threshold: tanh(1 / 0.3) = 0.997."""
 HUGE = 1e30
 """Thresholds beyond it tell missing values from all others (LightGBM stores the largest double)."""
-FAR_THRESHOLD = 1e4
-"""Where such a threshold is put in scaled units; in the unit of the column it is put at ``HUGE``, for float32."""
 Floats = NDArray[np.float64]
 Soft = TypeVar("Soft", bound=SoftSplits)
 
@@ -47,10 +45,16 @@ class Units:
         for column in range(ensemble.width):
             values = _known_values(ensemble, column, sample, grids)
             if len(values) and not np.isin(values, (0.0, 1.0)).all():
-                low, middle, high = np.quantile(values, (0.05, 0.5, 0.95))
-                width = (high - low) / 3.3 or float(np.ptp(values)) / 3.3
-                center[column], scale[column] = middle, width or 1.0
+                middle = np.quantile(values, 0.5)
+                # Nearly all values of a column may be the same.
+                width = _width(values) or _width(np.unique(values)) or float(np.ptp(values))
+                center[column], scale[column] = middle, width / 3.3 or 1.0
         return cls(center, scale)
+
+
+def _width(values: Floats) -> float:
+    low, high = np.quantile(values, (0.05, 0.95))
+    return float(high - low)
 
 
 def _known_values(ensemble: TreeEnsemble, column: int, sample: Floats | None, grids: dict[int, Floats]) -> Floats:
@@ -95,6 +99,7 @@ def _soften(
     soft_fraction: float = 0.0,
     sample: Floats | None = None,
     grids: dict[int, Floats] | None = None,
+    next_above_in_data: bool = False,
     seed: int = 0,
 ) -> Soft:
     """Build the module from the tensors of ``SoftSplits`` and the ``extra`` ones of ``form``.
@@ -114,32 +119,43 @@ def _soften(
         values allows.
     sample, grids
         See ``Units.of``.
+    next_above_in_data : bool
+        See ``HardTrees``.
     seed : int
         Seed of the cold start.
     """
     if temperature is None:
         units = Units.of(ensemble, sample, grids or {})
-        threshold, slope = place_nodes(ensemble, units, soft_fraction, sample, grids or {})
+        threshold, slope = place_nodes(ensemble, units, soft_fraction, sample, grids or {}, next_above_in_data)
     else:
         units = Units(np.zeros(ensemble.width), np.ones(ensemble.width))
-        threshold = np.clip(ensemble.threshold, -HUGE, HUGE)
-        slope = np.full(len(threshold), 1.0 / temperature)
+        threshold, slope = ensemble.threshold.copy(), np.full(len(ensemble.threshold), 1.0 / temperature)
+    low, high = _bounds(ensemble, threshold, slope)
+    beyond = np.abs(ensemble.threshold) >= HUGE
+    # Numbers are clipped to the bounds, so none reaches twice a bound.
+    threshold[beyond] = 2 * np.where(ensemble.threshold > 0, high[ensemble.feature], low[ensemble.feature])[beyond]
+    bound = _float(np.stack([low, high]))
     splits = _pack(ensemble, padded, units, threshold, slope, temperature or LEAF_TEMPERATURE, level)
-    trees = form(**splits, **extra, level=level)
+    trees = form(**splits, **extra, bound=bound, level=level)
     if start == "cold":
         _draw(trees, torch.Generator().manual_seed(seed))
     return trees
 
 
 def place_nodes(
-    ensemble: TreeEnsemble, units: Units, soft_fraction: float, sample: Floats | None, grids: dict[int, Floats]
+    ensemble: TreeEnsemble,
+    units: Units,
+    soft_fraction: float,
+    sample: Floats | None,
+    grids: dict[int, Floats],
+    next_above_in_data: bool,
 ) -> tuple[Floats, Floats]:
-    """Threshold ``[N]`` and slope ``[N]`` of every node, in scaled units."""
+    """Threshold ``[N]`` and slope ``[N]`` of every node, in scaled units; infinite where it is beyond ``HUGE``."""
     threshold, gap = np.zeros(len(ensemble.threshold)), np.ones(len(ensemble.threshold))
     compares = np.ones(len(threshold), dtype=bool)
     compares[list(ensemble.categories)] = False  # the others look up a table
     beyond = np.abs(ensemble.threshold) >= HUGE
-    threshold[beyond] = FAR_THRESHOLD * np.sign(ensemble.threshold[beyond])
+    threshold[beyond] = np.copysign(np.inf, ensemble.threshold[beyond])
     for column in np.unique(ensemble.feature[compares]):
         nodes = np.flatnonzero((ensemble.feature == column) & compares & ~beyond)
         if sample is not None or column in grids:
@@ -148,6 +164,8 @@ def place_nodes(
         else:
             seen = np.empty(0) if ensemble.feature_range is None else ensemble.feature_range[column]
             moved, half = _between_thresholds(ensemble.threshold[nodes], seen)
+            if next_above_in_data:  # the number beside the threshold goes right
+                moved -= half
         threshold[nodes] = (moved - units.center[column]) / units.scale[column]
         gap[nodes] = half / units.scale[column]
     width = TEMPERATURE_PER_HALF_GAP * gap
@@ -175,7 +193,7 @@ def _between_thresholds(threshold: Floats, seen: Floats) -> tuple[Floats, Floats
     ``seen`` is the range of the column in training, where the model stores it.
     """
     zero = np.abs(threshold) < 1e-30
-    marks = np.unique(np.concatenate([threshold[~zero], seen[np.isfinite(seen)], np.zeros(int(zero.any()))]))
+    marks = np.unique(np.concatenate([threshold[~zero], seen[np.abs(seen) < HUGE], np.zeros(int(zero.any()))]))
     gaps = np.concatenate([[np.inf], np.diff(marks), [np.inf]])
     at = np.searchsorted(marks, threshold)
     moved, half = threshold.copy(), np.minimum(gaps[at], gaps[np.minimum(at + 1, len(gaps) - 1)]) / 8
@@ -216,7 +234,7 @@ def _distance_quantile(
             at = first + node
             x = scaled[rows, ensemble.feature[at]]
             distance = np.sort(np.abs(x - threshold[at])[np.isfinite(x)])
-            if len(distance) and varies[ensemble.feature[at]]:
+            if len(distance) and varies[ensemble.feature[at]] and np.isfinite(threshold[at]):
                 distances[at] = distance[min(len(distance) - 1, int(fraction * len(distance)))]
             left = np.where(np.isnan(x), ensemble.default_left[at], x <= threshold[at])
             for child, goes in ((ensemble.left[at], left), (ensemble.right[at], ~left)):
@@ -244,7 +262,6 @@ def _pack(
     return dict(
         center=_float(units.center),
         scale=_float(units.scale),
-        bound=_bounds(ensemble, threshold, slope),
         feature=torch.from_numpy(feature),
         threshold=_float(placed),
         slope=_float(np.where(categorical, 1.0 / leaf_temperature, _pad_values(slope, node, 1.0))),
@@ -298,13 +315,13 @@ def _one_hot(feature: NDArray[np.int64], real: NDArray[np.bool_], width: int) ->
     return weight.scatter_(1, torch.from_numpy(feature).unsqueeze(1), torch.from_numpy(real).float().unsqueeze(1))
 
 
-def _bounds(ensemble: TreeEnsemble, threshold: Floats, slope: Floats) -> Tensor:
+def _bounds(ensemble: TreeEnsemble, threshold: Floats, slope: Floats) -> tuple[Floats, Floats]:
     """Far outside of the thresholds of a column, so that infinities stay finite and nothing else changes."""
     low, high = np.full(ensemble.width, -1e3), np.full(ensemble.width, 1e3)
-    reach = np.abs(threshold) + 20.0 / slope
+    reach = np.where(np.abs(threshold) < HUGE, np.abs(threshold), 0.0) + 20.0 / slope
     np.maximum.at(high, ensemble.feature, reach * 10)
     np.minimum.at(low, ensemble.feature, -reach * 10)
-    return _float(np.stack([low, high]))
+    return low, high
 
 
 def _category_table(
@@ -326,12 +343,17 @@ def _category_table(
 
 
 def _draw(trees: SoftSplits, generator: torch.Generator) -> None:
-    """A cold start: what is trainable is drawn at the size it had, the architecture and what is frozen stay."""
+    """A cold start: what is trainable is drawn at the size it had.
+
+    The architecture, what is frozen, and thresholds that no number reaches stay.
+    """
     with torch.no_grad():
+        reached = ~trees.beyond_bounds()
         for name, parameter in trees.named_parameters():
             if parameter.requires_grad and name != "base" and parameter.numel():
-                scale = parameter.std(unbiased=False).clamp_min(1e-3)
-                parameter.copy_(torch.randn(parameter.shape, generator=generator) * scale)
+                scale = (parameter[reached] if name == "threshold" else parameter).std(unbiased=False).clamp_min(1e-3)
+                drawn = torch.randn(parameter.shape, generator=generator) * scale
+                parameter.copy_(torch.where(reached, drawn, parameter) if name == "threshold" else drawn)
 
 
 def _float(array: NDArray[np.generic]) -> Tensor:

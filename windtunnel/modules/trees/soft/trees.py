@@ -78,6 +78,10 @@ class SoftSplits(Module, kw_only=True):
         z = (torch.where(torch.isnan(x), torch.zeros_like(x), x) - self.center) / self.scale
         return torch.minimum(torch.maximum(z, self.bound[0]), self.bound[1])
 
+    def beyond_bounds(self) -> Tensor:
+        """Nodes whose threshold no number reaches, ``[T, n]``: they separate missing values alone."""
+        return (self.threshold < self.bound[0, self.feature]) | (self.threshold > self.bound[1, self.feature])
+
     def path_mask(self) -> Tensor:
         """1 between a real node and a real leaf, ``[T, n, l]``."""
         return self.node_mask.unsqueeze(2) * self.leaf_mask.unsqueeze(1)
