@@ -45,14 +45,14 @@ class Units:
         for column in range(ensemble.width):
             values = _known_values(ensemble, column, sample, grids)
             if len(values) and not np.isin(values, (0.0, 1.0)).all():
-                middle = np.quantile(values, 0.5)
-                # Nearly all values of a column may be the same.
+                # Nearly all values of a column may be the same: then those that differ tell its width.
                 width = _width(values) or _width(np.unique(values)) or float(np.ptp(values))
-                center[column], scale[column] = middle, width / 3.3 or 1.0
+                center[column], scale[column] = np.quantile(values, 0.5), width / 3.3 or 1.0
         return cls(center, scale)
 
 
 def _width(values: Floats) -> float:
+    """The distance of the quantiles .05 and .95."""
     low, high = np.quantile(values, (0.05, 0.95))
     return float(high - low)
 
@@ -129,17 +129,22 @@ def _soften(
         threshold, slope = place_nodes(ensemble, units, soft_fraction, sample, grids or {}, next_above_in_data)
     else:
         units = Units(np.zeros(ensemble.width), np.ones(ensemble.width))
-        threshold, slope = ensemble.threshold.copy(), np.full(len(ensemble.threshold), 1.0 / temperature)
+        threshold, slope = _without_huge(ensemble.threshold), np.full(len(ensemble.threshold), 1.0 / temperature)
     low, high = _bounds(ensemble, threshold, slope)
-    beyond = np.abs(ensemble.threshold) >= HUGE
     # Numbers are clipped to the bounds, so none reaches twice a bound.
-    threshold[beyond] = 2 * np.where(ensemble.threshold > 0, high[ensemble.feature], low[ensemble.feature])[beyond]
+    twice = 2 * np.where(threshold > 0, high[ensemble.feature], low[ensemble.feature])
+    threshold = np.where(np.isinf(threshold), twice, threshold)
     bound = _float(np.stack([low, high]))
     splits = _pack(ensemble, padded, units, threshold, slope, temperature or LEAF_TEMPERATURE, level)
     trees = form(**splits, **extra, bound=bound, level=level)
     if start == "cold":
         _draw(trees, torch.Generator().manual_seed(seed))
     return trees
+
+
+def _without_huge(threshold: Floats) -> Floats:
+    """Thresholds, infinite where they are beyond ``HUGE``."""
+    return np.where(np.abs(threshold) < HUGE, threshold, np.copysign(np.inf, threshold))
 
 
 def place_nodes(
@@ -155,7 +160,7 @@ def place_nodes(
     compares = np.ones(len(threshold), dtype=bool)
     compares[list(ensemble.categories)] = False  # the others look up a table
     beyond = np.abs(ensemble.threshold) >= HUGE
-    threshold[beyond] = np.copysign(np.inf, ensemble.threshold[beyond])
+    threshold[beyond] = _without_huge(ensemble.threshold[beyond])
     for column in np.unique(ensemble.feature[compares]):
         nodes = np.flatnonzero((ensemble.feature == column) & compares & ~beyond)
         if sample is not None or column in grids:
@@ -318,7 +323,7 @@ def _one_hot(feature: NDArray[np.int64], real: NDArray[np.bool_], width: int) ->
 def _bounds(ensemble: TreeEnsemble, threshold: Floats, slope: Floats) -> tuple[Floats, Floats]:
     """Far outside of the thresholds of a column, so that infinities stay finite and nothing else changes."""
     low, high = np.full(ensemble.width, -1e3), np.full(ensemble.width, 1e3)
-    reach = np.where(np.abs(threshold) < HUGE, np.abs(threshold), 0.0) + 20.0 / slope
+    reach = np.where(np.isfinite(threshold), np.abs(threshold), 0.0) + 20.0 / slope
     np.maximum.at(high, ensemble.feature, reach * 10)
     np.minimum.at(low, ensemble.feature, -reach * 10)
     return low, high
@@ -348,12 +353,11 @@ def _draw(trees: SoftSplits, generator: torch.Generator) -> None:
     The architecture, what is frozen, and thresholds that no number reaches stay.
     """
     with torch.no_grad():
-        reached = ~trees.beyond_bounds()
         for name, parameter in trees.named_parameters():
             if parameter.requires_grad and name != "base" and parameter.numel():
-                scale = (parameter[reached] if name == "threshold" else parameter).std(unbiased=False).clamp_min(1e-3)
-                drawn = torch.randn(parameter.shape, generator=generator) * scale
-                parameter.copy_(torch.where(reached, drawn, parameter) if name == "threshold" else drawn)
+                chosen = ~trees.beyond_bounds() if name == "threshold" else torch.ones_like(parameter, dtype=torch.bool)
+                scale = parameter[chosen].std(unbiased=False).clamp_min(1e-3)
+                parameter[chosen] = torch.randn(parameter.shape, generator=generator)[chosen] * scale
 
 
 def _float(array: NDArray[np.generic]) -> Tensor:

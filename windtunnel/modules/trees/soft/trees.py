@@ -56,7 +56,7 @@ class SoftSplits(Module, kw_only=True):
     node_mask: Tensor  # [T, n], 1 for a node, 0 for padding
     leaf_mask: Tensor  # [T, l]
     category_node: Tensor  # int64 [c], positions in T * n
-    threshold: Tensor = learned()  # [T, n], in the unit of z
+    threshold: Tensor = learned()  # [T, n], in the unit of z; beyond the bounds if all numbers go to one side
     category_table: Tensor = learned()  # [c, V + 2]
     node_weight: Tensor = learned()  # [T, width, n]; empty up to L2
     path: Tensor = learned()  # [T, n, l], -1 / 0 / +1 at the start
