@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
@@ -115,6 +116,26 @@ def test_subnormal_numbers_are_taken_for_0_inside_the_operation_alone() -> None:
     (gradient,) = torch.autograd.grad(scores.sum(), [trees.threshold])
     assert not scores.any() and not gradient.any()
     assert all(run_parallel(lambda small: bool(small * 1e-5), [torch.tensor(1e-37)] * 2))
+
+
+def test_threads_that_start_during_the_operation_keep_subnormal_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A new Python thread has OpenMP threads of its own, which start with its first large operation."""
+    monkeypatch.setattr(memory, "WORTH_THREADS", 2**60)  # a single share
+    # Before the operation nothing is large enough for several threads.
+    trees, x = random_trees(replace(SMALL, trees=8, leaves=32)), torch.randn(1000, SMALL.features)
+
+    def products() -> tuple[Tensor, Tensor]:
+        with torch.no_grad():
+            return trees(x), torch.full((200_000,), 1e-39) * 0.5
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        with ThreadPoolExecutor(1) as pool:
+            _, halves = pool.submit(products).result()
+    finally:
+        torch.set_num_threads(before)
+    assert bool(halves.all())
 
 
 def test_who_takes_subnormal_numbers_for_0_goes_on_to() -> None:

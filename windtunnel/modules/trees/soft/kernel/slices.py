@@ -10,8 +10,10 @@ Nothing of T x B is kept; the backward pass computes the activations of a slice 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from typing import TypeVar
 
 import torch
 from torch import Tensor
@@ -24,6 +26,8 @@ from windtunnel.modules.trees.soft.kernel.subnormal import without_subnormals
 from windtunnel.modules.trees.soft.kernel.tree_pass import RowSlice, TreeGroup, TreePass
 from windtunnel.modules.trees.soft.kernel.tree_weights import SparseWeights
 from windtunnel.modules.trees.threads import run_parallel
+
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
@@ -57,12 +61,22 @@ def forward(operands: SoftOperands, dropout: Dropout) -> Tensor:
     work = TreePass.cut(operands, dropout)
     if operands.leaf_value.dim() == 3:
         scores = operands.z.new_zeros(operands.leaf_value.shape[2], operands.z.shape[0])
-        for part in run_parallel(partial(_scores, work), work.shares):
+        for part in _run(partial(_scores, work), work):
             scores += part
         return scores
     leaves = operands.z.new_empty(operands.path_bias.numel(), operands.z.shape[0])
-    run_parallel(partial(_leaves, work, leaves), work.shares)
+    _run(partial(_leaves, work, leaves), work)
     return leaves
+
+
+def _run(task: Callable[[slice], Result], work: TreePass) -> list[Result]:
+    """The results of a task on each share.
+
+    On a CPU a single share does not run in the calling thread either: OpenMP threads that start there while subnormal
+    numbers are taken for 0 would do so ever after, for other libraries too.
+    """
+    on_cpu = work.operands.z.device.type == "cpu"
+    return run_parallel(task, work.shares, single_thread=on_cpu and torch.get_num_threads() > 1)
 
 
 @without_subnormals
@@ -91,7 +105,7 @@ def backward(grad: Tensor, operands: SoftOperands, dropout: Dropout, wanted: lis
     """Gradients in the order of ``LEARNED`` from that of the output; empty where none is wanted."""
     wants = {name for name, wish in zip(LEARNED, wanted, strict=True) if wish}
     sums, work = GradientSums.zeros(operands, wants), TreePass.cut(operands, dropout, grad)
-    for part in run_parallel(partial(_gradients, work, sums, wants), work.shares):
+    for part in _run(partial(_gradients, work, sums, wants), work):
         if sums.z is not None and part is not None:
             sums.z.add_(part)
     gradients = sums.gradients(operands, dropout)
