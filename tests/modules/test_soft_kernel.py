@@ -118,6 +118,7 @@ def test_subnormal_numbers_are_taken_for_0_inside_the_operation_alone() -> None:
     assert all(run_parallel(lambda small: bool(small * 1e-5), [torch.tensor(1e-37)] * 2))
 
 
+@pytest.mark.usefixtures("two_threads")
 def test_threads_that_start_during_the_operation_keep_subnormal_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
     """A new Python thread has OpenMP threads of its own, which start with its first large operation."""
     monkeypatch.setattr(memory, "WORTH_THREADS", 2**60)  # a single share
@@ -128,13 +129,8 @@ def test_threads_that_start_during_the_operation_keep_subnormal_numbers(monkeypa
         with torch.no_grad():
             return trees(x), torch.full((200_000,), 1e-39) * 0.5
 
-    before = torch.get_num_threads()
-    torch.set_num_threads(2)
-    try:
-        with ThreadPoolExecutor(1) as pool:
-            _, halves = pool.submit(products).result()
-    finally:
-        torch.set_num_threads(before)
+    with ThreadPoolExecutor(1) as pool:
+        _, halves = pool.submit(products).result()
     assert bool(halves.all())
 
 

@@ -132,7 +132,8 @@ def _thresholds(soft: SoftSplits) -> NDArray[np.float64]:
         low, high = np.where(left, middle, low), np.where(left, high, middle - 1)
     largest = _in_order(low).astype(np.float64)
     # A split that separates only missing values sends every number to one side.
-    largest[wanted > upper], largest[wanted < lower] = np.inf, -LARGEST
+    beyond = soft.beyond_bounds().cpu().numpy()
+    largest[beyond] = np.where(wanted[beyond] > 0, np.inf, -LARGEST)
     return largest
 
 

@@ -156,20 +156,19 @@ def place_nodes(
     next_above_in_data: bool,
 ) -> tuple[Floats, Floats]:
     """Threshold ``[N]`` and slope ``[N]`` of every node, in scaled units; infinite where it is beyond ``HUGE``."""
-    threshold, gap = np.zeros(len(ensemble.threshold)), np.ones(len(ensemble.threshold))
-    compares = np.ones(len(threshold), dtype=bool)
+    compares = np.ones(len(ensemble.threshold), dtype=bool)
     compares[list(ensemble.categories)] = False  # the others look up a table
-    beyond = np.abs(ensemble.threshold) >= HUGE
-    threshold[beyond] = _without_huge(ensemble.threshold[beyond])
+    threshold, gap = np.where(compares, _without_huge(ensemble.threshold), 0.0), np.ones(len(compares))
+    finite = np.isfinite(threshold)
     for column in np.unique(ensemble.feature[compares]):
-        nodes = np.flatnonzero((ensemble.feature == column) & compares & ~beyond)
+        nodes = np.flatnonzero((ensemble.feature == column) & compares & finite)
         if sample is not None or column in grids:
             values = np.unique(np.r_[_known_values(ensemble, column, sample, grids), grids.get(column, ())])
             moved, half = _center_in_gap(ensemble.threshold[nodes], values)
         else:
             seen = np.empty(0) if ensemble.feature_range is None else ensemble.feature_range[column]
             moved, half = _between_thresholds(ensemble.threshold[nodes], seen)
-            if next_above_in_data:  # the number beside the threshold goes right
+            if next_above_in_data:  # a value of the data lies right above the threshold
                 moved -= half
         threshold[nodes] = (moved - units.center[column]) / units.scale[column]
         gap[nodes] = half / units.scale[column]

@@ -61,15 +61,15 @@ def forward(operands: SoftOperands, dropout: Dropout) -> Tensor:
     work = TreePass.cut(operands, dropout)
     if operands.leaf_value.dim() == 3:
         scores = operands.z.new_zeros(operands.leaf_value.shape[2], operands.z.shape[0])
-        for part in _run(partial(_scores, work), work):
+        for part in _on_each_share(partial(_scores, work), work):
             scores += part
         return scores
     leaves = operands.z.new_empty(operands.path_bias.numel(), operands.z.shape[0])
-    _run(partial(_leaves, work, leaves), work)
+    _on_each_share(partial(_leaves, work, leaves), work)
     return leaves
 
 
-def _run(task: Callable[[slice], Result], work: TreePass) -> list[Result]:
+def _on_each_share(task: Callable[[slice], Result], work: TreePass) -> list[Result]:
     """The results of a task on each share.
 
     On a CPU a single share does not run in the calling thread either: OpenMP threads that start there while subnormal
@@ -105,7 +105,7 @@ def backward(grad: Tensor, operands: SoftOperands, dropout: Dropout, wanted: lis
     """Gradients in the order of ``LEARNED`` from that of the output; empty where none is wanted."""
     wants = {name for name, wish in zip(LEARNED, wanted, strict=True) if wish}
     sums, work = GradientSums.zeros(operands, wants), TreePass.cut(operands, dropout, grad)
-    for part in _run(partial(_gradients, work, sums, wants), work):
+    for part in _on_each_share(partial(_gradients, work, sums, wants), work):
         if sums.z is not None and part is not None:
             sums.z.add_(part)
     gradients = sums.gradients(operands, dropout)
