@@ -4,23 +4,15 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import xgboost
 from numpy.typing import NDArray
 from packaging.version import Version
-from xgboost import (
-    Booster,
-    DMatrix,
-    XGBClassifier,
-    XGBRanker,
-    XGBRegressor,
-    XGBRFClassifier,
-    XGBRFRegressor,
-    __version__,
-)
+from xgboost import Booster, DMatrix, XGBClassifier, XGBRanker, XGBRegressor, XGBRFClassifier, XGBRFRegressor
 
 from windtunnel.errors import UnsupportedEstimator
 from windtunnel.modules.base import Module
@@ -57,7 +49,7 @@ OBJECTIVES = {
 }
 LEAST_SHARE = np.float32(1e-6)
 """XGBoost clips the base score of logistic objectives to [LEAST_SHARE, 1 - LEAST_SHARE]."""
-REJECTS_UNKNOWN_NUMBERS = Version(__version__) >= Version("3.3")
+REJECTS_UNKNOWN_NUMBERS = Version(xgboost.__version__) >= Version("3.3")
 """Whether unknown numbers of a category column are rejected, as unknown texts are; before 3.3 they were missing."""
 FLOAT32 = dict.fromkeys(("predict", "predict_proba", "apply"), "float32")
 
@@ -190,7 +182,9 @@ class _Model:
     def _ensemble(self) -> tuple[TreeEnsemble, NDArray[np.int64]]:
         model = self._trees
         trees, info = model["trees"], np.array(model["tree_info"], np.int64)
-        drops = np.array(self._tree_weights(), np.float32).astype(np.float64)
+        # The weights of dart: since 3.4 stored with the trees, before that one level above.
+        drops = model.get("weight_drop") or self.learner["gradient_booster"].get("weight_drop") or np.ones(len(trees))
+        drops = np.array(drops, np.float32).astype(np.float64)
         if self.iterations is not None:
             count = int(model["iteration_indptr"][self.iterations])
             trees, info, drops = trees[:count], info[:count], drops[:count]
@@ -199,14 +193,6 @@ class _Model:
         width = int(self.parameters["num_feature"])
         ensemble = join(parts, width=width, base=self.base, output=info, reads="float32")
         return ensemble, np.concatenate([np.empty(0), *numbers]).astype(np.int64)
-
-    def _tree_weights(self) -> Sequence[float]:
-        """What dropout weighs the trees by: from 3.4 on beside the trees, before that beside their part."""
-        for part in (self._trees, self.learner["gradient_booster"]):
-            if "weight_drop" in part:
-                weights: Sequence[float] = part["weight_drop"]
-                return weights
-        return [1.0] * len(self._trees["trees"])
 
     def _codes(self) -> dict[int, list[Any]]:
         """The categories of each column that was a category of a DataFrame, in the order of their codes."""
