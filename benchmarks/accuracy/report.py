@@ -42,8 +42,7 @@ after 50 trees without a better validation score.
 - `lightgbm_target_encoded`: LightGBM on two-hot categories and the out-of-fold target encodings of 150 unscreened \
 single categories, pairs and triples, the idea of AutoGluon's TabPrep.
 - `ebm`: `interpret`'s explainable boosting machine with 4 outer bags; it stops early on a part of the training rows.
-- `realmlp`, `tabm`: the models of pytabkit, run by a separate Python: with torch 2.11.0+cu130 on a GPU, \
-`realmlp` on job_change and airbnb_nyc with torch 2.13.0+cpu."""
+- `realmlp`, `tabm`: the models of pytabkit, run by a separate Python, on a GPU if there is one."""
 LOSS = 0.0005
 """Smaller gains and losses count as none."""
 
