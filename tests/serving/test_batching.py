@@ -5,7 +5,11 @@ from threading import Event, Thread, current_thread
 
 import numpy as np
 import pytest
+from sklearn.decomposition import NMF
+from sklearn.experimental import enable_iterative_imputer  # noqa: F401
+from sklearn.impute import IterativeImputer
 from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import windtunnel
@@ -66,6 +70,20 @@ def test_outputs_of_several_methods_are_those_of_each(fitted):
             assert len(net.outputs(["predict"], rows)) == 1
         with pytest.raises(BadInput):
             net.outputs(methods, X * np.nan)
+
+
+@pytest.mark.parametrize("first", [NMF(2, solver="mu", tol=0.01, random_state=0), IterativeImputer(random_state=0)], ids=str)
+def test_requests_whose_rows_depend_on_each_other_share_no_batch(fitted, first, monkeypatch):
+    X, y = np.abs(fitted[1]), fitted[0].predict(fitted[1])
+    net = windtunnel.compile(make_pipeline(first, LogisticRegression()).fit(X, y))
+    gate = Gate(net, monkeypatch)
+    with windtunnel.Server(net) as server:
+        futures = [server.submit(["predict"], X[:1])]
+        assert gate.entered.wait(30)
+        futures += [server.submit(["predict"], X[:3]) for _ in range(2)]
+        gate.open.set()
+        assert [len(future.result(30)[0]) for future in futures] == [1, 3, 3]
+    assert gate.batches == [1, 3, 3]
 
 
 def test_requests_that_arrive_during_a_batch_share_the_next_one(net, fitted, monkeypatch):

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from windtunnel.api.compile import compile
 from windtunnel.api.translation import Translation
-from windtunnel.errors import InvalidOption
+from windtunnel.errors import InvalidOption, UnsupportedEstimator
 from windtunnel.serving.cascade.cascade import Cascade
 from windtunnel.serving.cascade.groups import GroupedPipeline
 from windtunnel.serving.cascade.selection import efficient_groups
@@ -80,7 +80,7 @@ def cascade(
     Raises
     ------
     UnsupportedEstimator
-        The pipeline has no feature groups, or its last step cannot be compiled.
+        The pipeline has no feature groups, its last step cannot be compiled, or a row depends on the others (NMF).
     InvalidOption
         An argument is none of the accepted values.
 
@@ -93,6 +93,11 @@ def cascade(
     inputs, (rows, target) = grouped.inputs(train[0]), valid
     groups = feature_groups(grouped, rows, target, cost or {}, seed, compile)
     full = compile(pipeline) if net is None else net
+    if full.program.needs_all_rows():
+        raise UnsupportedEstimator(
+            "the score of a row depends on the other rows of a call, and a full model of a cascade gets only some of "
+            "them; use the pipeline without a cascade."
+        )
     full_probabilities = _probabilities(full, rows, metric)
     gammas = GAMMAS if full_probabilities is not None else (GAMMA_OF_FILTERS,)
     candidates: dict[tuple[str, ...], Cascade] = {}

@@ -87,6 +87,8 @@ class Module(nn.Module):
     """True if finite rows may give infinite or missing values (logarithms, divisions)."""
     BATCH_DEPENDENT: ClassVar[bool] = False
     """True if the output for a row depends on the other rows of the batch (iterations with a common stopping rule)."""
+    DIFFERS_IF_ALL_MISSING: ClassVar[bool] = False
+    """True if a batch without a single number is computed by another rule than the same rows beside others."""
 
     PER_COLUMN: ClassVar[tuple[str, ...] | None] = None
     """Tensors with an entry per column, of modules that make output column k of input column k alone; else None."""

@@ -211,6 +211,11 @@ class Program(nn.Module):
         return any(step.module.BATCH_DEPENDENT for step in self.steps)
 
     @torch.jit.unused
+    def depends_on_call(self) -> bool:
+        """Whether a row may get another output if rows of two calls are scored together."""
+        return self.needs_all_rows() or any(step.module.DIFFERS_IF_ALL_MISSING for step in self.steps)
+
+    @torch.jit.unused
     def may_reject_computed_values(self) -> bool:
         """Whether a step may reject what an earlier step computes from finite rows."""
         maybe_non_finite = False

@@ -31,7 +31,7 @@ class Task:
     rows: Rows
     count: int  # the number of rows
     batch: Batch | None  # the encoded rows; None if the stage encodes the rows of all its tasks at once
-    form: Hashable  # rows of the same form can be encoded at once
+    form: Hashable  # rows of the same form can be encoded and scored at once
     shared: NDArray[Any] | None = None  # columns that the stage before has computed for these rows
     probabilities: NDArray[Any] | None = None  # ``[B, classes]``, by the stage before for all rows of the request
     positions: NDArray[np.intp] | None = None  # the places of these rows among those of the request
@@ -58,13 +58,15 @@ class WholeNet:
 
     def __init__(self, net: TranslatedPipeline) -> None:
         self._net = net
+        self._depends_on_call = net.program.depends_on_call()
 
     def task(self, methods: tuple[str, ...], rows: Rows) -> Task:
         """Encode the rows of a request, unless steps on the host take long for it."""
+        alone = object() if self._depends_on_call else None  # equal to no other form
         if self._net.hosts:
-            return Task(self, methods, rows, count_rows(rows), None, form_of(rows))
+            return Task(self, methods, rows, count_rows(rows), None, alone or form_of(rows))
         batch = self._net.encode(rows)
-        return Task(self, methods, rows, len(batch.ids), batch, None)
+        return Task(self, methods, rows, len(batch.ids), batch, alone)
 
     def outputs(self, methods: Sequence[str], rows: Rows | Batch) -> Outputs:
         """The outputs of each method."""

@@ -6,7 +6,7 @@ import pytest
 from lightgbm import LGBMRegressor
 from sklearn.base import clone
 from sklearn.compose import make_column_transformer
-from sklearn.decomposition import PCA
+from sklearn.decomposition import NMF, PCA
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
@@ -241,6 +241,15 @@ def test_pipelines_without_groups_are_rejected(rows):
     pair = (frame[["a", "b"]], target)
     with pytest.raises(windtunnel.UnsupportedEstimator, match="ColumnTransformer"):
         windtunnel.cascade(pipeline, pair, pair)
+
+
+def test_pipelines_whose_rows_depend_on_each_other_are_rejected(rows):
+    frame, target = rows
+    frame = frame[["a", "b", "c"]].abs()
+    parts = make_column_transformer((StandardScaler(), ["a"]), (NMF(1, solver="mu", random_state=0), ["b", "c"]))
+    pipeline = make_pipeline(parts, LogisticRegression()).fit(frame, target)
+    with pytest.raises(windtunnel.UnsupportedEstimator, match="depends on the other rows"):
+        windtunnel.cascade(pipeline, (frame, target), (frame, target))
 
 
 def test_a_metric_that_is_unknown_or_for_two_classes_is_rejected(pipeline, rows):

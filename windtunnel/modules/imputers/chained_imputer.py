@@ -1,5 +1,7 @@
 """Missing numbers predicted from the other columns, one column after the other, over and over."""
 
+from typing import ClassVar
+
 import torch
 from torch import Tensor
 
@@ -12,9 +14,10 @@ class ChainedImputer(Module):
 
     x_c = clip(x w_s + b_s, low_c, high_c) where x_c is missing, for the steps s with their columns c = order[s]
 
-    Where all numbers of a batch are missing they stay as they are filled at first.
+    If all numbers of a batch are missing, they stay as they are filled at first.
     """
 
+    DIFFERS_IF_ALL_MISSING: ClassVar[bool] = True
     fill: Tensor = learned()  # [K], what stands in at first, of the kept columns
     weight: Tensor = learned()  # [steps, K]
     bias: Tensor = learned()  # [steps]
