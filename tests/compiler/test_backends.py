@@ -420,7 +420,7 @@ class Rejecting(Module):
     def forward(self, x: Tensor) -> Tensor:
         return x * 2
 
-    def outside(self, x: Tensor) -> Tensor:
+    def rejected_rows(self, x: Tensor) -> Tensor:
         return x[:, 0] > 100
 
 

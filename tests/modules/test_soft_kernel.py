@@ -13,11 +13,11 @@ from gradients import assert_same_gradients, learned
 from torch import Tensor
 
 from benchmarks.train_step import Direct, Settings, random_trees
+from windtunnel.modules.threads import run_parallel
 from windtunnel.modules.trees import SoftLeaves, SoftTrees
 from windtunnel.modules.trees.soft.kernel import memory, tree_pass, tree_weights
 from windtunnel.modules.trees.soft.kernel.operation import soft_ensemble
 from windtunnel.modules.trees.soft.kernel.subnormal import SMALLEST, without_subnormals
-from windtunnel.modules.trees.threads import run_parallel
 
 SMALL = Settings(trees=5, leaves=6, features=4, batch=70, level="L4", dropout=0.0, threads=1, device="cpu")
 LEVELS = ["L1", "L2", "L3", "L4"]

@@ -72,7 +72,9 @@ def test_outputs_of_several_methods_are_those_of_each(fitted):
             net.outputs(methods, X * np.nan)
 
 
-@pytest.mark.parametrize("first", [NMF(2, solver="mu", tol=0.01, random_state=0), IterativeImputer(random_state=0)], ids=str)
+@pytest.mark.parametrize(
+    "first", [NMF(2, solver="mu", tol=0.01, random_state=0), IterativeImputer(random_state=0)], ids=str
+)
 def test_requests_whose_rows_depend_on_each_other_share_no_batch(fitted, first, monkeypatch):
     X, y = np.abs(fitted[1]), fitted[0].predict(fitted[1])
     net = windtunnel.compile(make_pipeline(first, LogisticRegression()).fit(X, y))

@@ -71,7 +71,7 @@ class ProgramBuilder:
         check_numbers(name, columns)
         width = self.width(module, len(columns))
         # A module with its own rejections is used as it is.
-        probes = probed is not None and type(module).outside is Module.outside
+        probes = probed is not None and type(module).rejected_rows is Module.rejected_rows
         rejects = self.rejections(probed, len(columns)) if probes else ()
         place = added_on_demand(lambda: self.add(name, estimator, module, self.places(name, columns), rejects))
         if rejects or (probed is not None and not probes):

@@ -34,7 +34,7 @@ class NodeTrees(nn.Module):
     forward : float32 or float64 [B, width] -> the same [B, K]
     """
 
-    outside = HardTrees.outside
+    rejected_rows = HardTrees.rejected_rows
 
     def __init__(self, trees: HardTrees, place: int) -> None:
         super().__init__()

@@ -127,7 +127,7 @@ class Module(nn.Module):
         for tensor in (*self.parameters(), *self.buffers()):
             tensor.data = tensor.data.contiguous()
 
-    def outside(self, x: Tensor) -> Tensor | None:
+    def rejected_rows(self, x: Tensor) -> Tensor | None:
         """Rows, bool ``[B]``, that the source's step rejects for reasons of its own; None if it rejects none.
 
         Box-Cox rejects what is not positive, splines what lies beyond their knots. A module with this method says all
@@ -138,7 +138,7 @@ class Module(nn.Module):
     def required_columns(self, wanted: Sequence[int], width: int) -> Sequence[int] | None:
         """The input columns that the wanted output columns depend on; None if all are required.
 
-        A module that returns anything but None overrides ``select_columns`` as well.
+        A module that overrides this method overrides ``select_columns`` as well.
 
         Parameters
         ----------
@@ -166,7 +166,7 @@ class Module(nn.Module):
     def finite_inputs(self, width: int) -> Sequence[Finite | None]:
         """For each output column, the inputs whose NaN or infinity makes it non-finite.
 
-        None for a column, or an empty list for all, if unknown.
+        The entry of a column is None if this is unknown; the sequence is empty if it is unknown for all.
 
         Parameters
         ----------
@@ -176,7 +176,7 @@ class Module(nn.Module):
         return ()
 
     def soft(self, sample: Tensor | None) -> Module:
-        """The differentiable form, which ``translate`` trains; the module itself where ``forward`` is one.
+        """The differentiable form, which joint training trains; the module itself where ``forward`` is one.
 
         Parameters
         ----------

@@ -11,7 +11,7 @@ from windtunnel.program.wiring import Node, Place, Source, Wiring
 
 NOT_FINITE = frozenset(("nan", "inf"))
 OUTSIDE = -1
-"""Stands for a column where a step rejects rows by ``Module.outside``."""
+"""Stands for a column where a step rejects rows by ``Module.rejected_rows``."""
 Guard = tuple[Place, frozenset[str]]
 """A column, and the kinds of values ("nan", "inf", "huge") for which a row is rejected."""
 
@@ -56,7 +56,7 @@ def cleared_by_scores(program: Program, always_finite: Iterable[int] = ()) -> fr
 def slot_guards(program: Program, method: str) -> dict[tuple[int, int], frozenset[str]]:
     """The kinds of values that a method rejects in each column, by slot (0: the numbers) and place in it.
 
-    The slot of a step and ``OUTSIDE`` stand for the rows that the step rejects by ``Module.outside``, of kind
+    The slot of a step and ``OUTSIDE`` stand for the rows that the step rejects by ``Module.rejected_rows``, of kind
     "outside".
     """
     wiring, tracer = _tracer(program, ())

@@ -87,8 +87,8 @@ class ProgramStep(nn.Module):
             rejected = torch.isnan(columns) if self.nan else torch.isinf(columns) & self.inf
         if self.huge:
             rejected = rejected | (columns.abs() >= self.beyond) & torch.isfinite(columns)
-        outside = self.module.outside(columns)
-        return rejected.any(dim=1) if outside is None else rejected.any(dim=1) | outside
+        by_module = self.module.rejected_rows(columns)
+        return rejected.any(dim=1) if by_module is None else rejected.any(dim=1) | by_module
 
     @torch.jit.unused
     def places(self) -> list[tuple[int, int]]:
@@ -108,7 +108,7 @@ class ProgramStep(nn.Module):
     @torch.jit.unused
     def rejects_finite(self) -> bool:
         """Whether the source may reject finite numbers too."""
-        return type(self.module).outside is not Module.outside
+        return type(self.module).rejected_rows is not Module.rejected_rows
 
 
 class MethodSteps(nn.ModuleDict):

@@ -14,9 +14,9 @@ from scipy import sparse
 from torch import Tensor
 
 from windtunnel.encode import FIRST_ID, Batch
+from windtunnel.modules.threads import run_parallel
 from windtunnel.modules.trees import LeafOneHot, SoftLeaves, SoftTrees
 from windtunnel.modules.trees.hard import TreeWalk
-from windtunnel.modules.trees.threads import run_parallel
 from windtunnel.program.program import FLOAT32_MAX, Program
 
 CHUNK = 16384

@@ -28,7 +28,7 @@ class Node:
 
     def rejects_finite(self) -> bool:
         """Whether the source may reject finite numbers, as Box-Cox rejects negative ones."""
-        return type(self.module).outside is not Module.outside
+        return type(self.module).rejected_rows is not Module.rejected_rows
 
 
 Source = Node | int

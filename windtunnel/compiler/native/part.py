@@ -64,9 +64,9 @@ class PartWriter:
         longer.steps = {**self.steps, slot: step}
         return longer
 
-    def outside(self, step: ProgramStep) -> int:
-        """The column that is not 0 where ``Module.outside`` of one of these steps rejects a row."""
-        (column,) = trace(step.module.outside, self.image, *self._input(step))
+    def rejected_rows(self, step: ProgramStep) -> int:
+        """The column that is not 0 where ``Module.rejected_rows`` of a step rejects a row."""
+        (column,) = trace(step.module.rejected_rows, self.image, *self._input(step))
         return column
 
     def _input(self, step: ProgramStep) -> tuple[list[int], torch.dtype]:
@@ -150,7 +150,8 @@ def checked_image(
     for slot, step in steps.items():
         writer = writer.with_step(slot, step)
     columns = [
-        writer.outside(steps[slot]) if column == OUTSIDE else writer.columns[slot][column] for slot, column in checked
+        writer.rejected_rows(steps[slot]) if column == OUTSIDE else writer.columns[slot][column]
+        for slot, column in checked
     ]
     return writer.image_of([*writer.columns[last], *columns])
 

@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 
 from windtunnel.modules.base import Module, learned
-from windtunnel.modules.cache_slices import cache_slices, join_slices
 from windtunnel.modules.outputs.finite import Finite
+from windtunnel.modules.slices import cache_slices, join_slices
 
 SLOPE_FRACTIONS = (0.1, 0.05, 0.02, 0.01, 0.005, 0.002, 0.001, 0.0)
 """Candidates for the fraction of the rows on the slope of an edge, softest first."""

@@ -26,7 +26,7 @@ class Interpolated(Module):
     single: bool = False
     """Whether x and y are rounded to float32 whatever is computed in, as by a source that was fitted on float32."""
 
-    def outside(self, x: Tensor) -> Tensor | None:
+    def rejected_rows(self, x: Tensor) -> Tensor | None:
         """Missing and infinite values, and with "raise" those beyond the first or last of several points."""
         rejected = ~torch.isfinite(x)
         if self.beyond == "raise" and len(self.x) > 1:

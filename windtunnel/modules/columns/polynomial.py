@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 
 from windtunnel.modules.base import Module
-from windtunnel.modules.cache_slices import cache_slices
 from windtunnel.modules.outputs.finite import Finite
+from windtunnel.modules.slices import cache_slices
 
 
 class Polynomial(Module):

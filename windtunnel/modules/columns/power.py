@@ -6,8 +6,8 @@ import torch
 from torch import Tensor, nn
 
 from windtunnel.modules.base import Module, learned
-from windtunnel.modules.cache_slices import cache_slices, join_slices
 from windtunnel.modules.columns.affine import affine
+from windtunnel.modules.slices import cache_slices, join_slices
 
 SMALL = 1e-4
 """Below this exponent a series of four terms is exact to float64, and its gradient has no 0 / 0."""
@@ -49,7 +49,7 @@ class Power(Module):
         for name, parameter in list(self.named_parameters()):
             setattr(self, name, nn.Parameter(parameter.detach().to(dtype)))
 
-    def outside(self, x: Tensor) -> Tensor | None:
+    def rejected_rows(self, x: Tensor) -> Tensor | None:
         """Rows with an infinite number, and for Box-Cox with one that is 0 or below."""
         return (torch.isinf(x) | ((x <= 0) & self.positive)).any(dim=1)
 

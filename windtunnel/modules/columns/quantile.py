@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from windtunnel.modules.base import Module, learned
-from windtunnel.modules.cache_slices import cache_slices, join_slices
+from windtunnel.modules.slices import cache_slices, join_slices
 
 BOUND = 1e-7
 """How near to the first and last quantile a value is taken for it (normal), in the unit of the column."""

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from windtunnel.modules.base import Module, bounded
-from windtunnel.modules.cache_slices import cache_slices, join_slices
+from windtunnel.modules.slices import cache_slices, join_slices
 
 
 def bases(x: Tensor, knots: Tensor, degree: int) -> Tensor:
@@ -69,7 +69,7 @@ class Spline(Module):
         """Take numbers of ``dtype``: knots, which may be seen values, are rounded as the numbers are."""
         self.knots, self.low, self.high = (knots.to(dtype).double() for knots in (self.knots, self.low, self.high))
 
-    def outside(self, x: Tensor) -> Tensor | None:
+    def rejected_rows(self, x: Tensor) -> Tensor | None:
         """Rows beyond the knots, where the source raises on them, and with missing numbers unless it takes them."""
         rejected = ~torch.isfinite(x) & (not self.takes_missing)
         if self.extrapolation == "error":

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 
 from windtunnel.modules.base import Module, learned
-from windtunnel.modules.kernels.pairwise import distances
-from windtunnel.modules.neighbours.distances import row_blocks
+from windtunnel.modules.distances import distances
+from windtunnel.modules.slices import row_blocks
 
 
 class NormalMixture(Module):
@@ -96,7 +96,7 @@ class KernelSum(Module):
     bandwidth: float  # h, in the unit of the columns
     p: float  # the order of the norm
 
-    def outside(self, x: Tensor) -> Tensor | None:
+    def rejected_rows(self, x: Tensor) -> Tensor | None:
         """Rows with missing or infinite values."""
         return (~torch.isfinite(x)).any(dim=1)
 

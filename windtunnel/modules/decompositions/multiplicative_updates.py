@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from windtunnel.modules.base import Module, bounded, learned
-from windtunnel.modules.decompositions.loops import while_loop
+from windtunnel.modules.loops import while_loop
 
 LEAST = 1.1920928955078125e-07
 """float32's epsilon, below which the source takes a number for zero, in whatever type it computes."""
@@ -56,7 +56,7 @@ class MultiplicativeUpdates(Module):
         self.least, self.epsilon = LEAST, EPSILON
         self.gamma = 1.0 / (2.0 - self.beta) if self.beta < 1 else 1.0 / (self.beta - 1.0) if self.beta > 2 else 1.0
 
-    def outside(self, x: Tensor) -> Tensor | None:
+    def rejected_rows(self, x: Tensor) -> Tensor | None:
         """Rows with missing or infinite values; negative ones, or zeros where beta is 0 or less, only NMF rejects."""
         rejected = ~torch.isfinite(x)
         if self.watches == "divergence":

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from windtunnel.modules.base import Module, learned
-from windtunnel.modules.decompositions.loops import while_loop
+from windtunnel.modules.loops import while_loop
 
 
 class NonNegativeDescent(Module):
@@ -25,7 +25,7 @@ class NonNegativeDescent(Module):
     l2: float
     tolerance: float  # of the projected gradient, relative to that of the first step
 
-    def outside(self, x: Tensor) -> Tensor | None:
+    def rejected_rows(self, x: Tensor) -> Tensor | None:
         """Rows with negative, missing or infinite values."""
         return (~torch.isfinite(x) | (x < 0)).any(dim=1)
 

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from windtunnel.modules.base import Module, bounded, learned
-from windtunnel.modules.decompositions.loops import unfinished
+from windtunnel.modules.loops import unfinished
 
 EPSILON = 2.220446049250313e-16
 

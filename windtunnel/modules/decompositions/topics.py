@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from windtunnel.modules.base import Module, bounded, learned
-from windtunnel.modules.decompositions.loops import while_loop
+from windtunnel.modules.loops import while_loop
 
 
 def digamma(x: Tensor, euler: float = 0.5772156649015329) -> Tensor:
@@ -41,7 +41,7 @@ class TopicProportions(Module):
     tolerance: float  # the mean absolute change of theta
     epsilon: float  # keeps the denominator above 0
 
-    def outside(self, x: Tensor) -> Tensor | None:
+    def rejected_rows(self, x: Tensor) -> Tensor | None:
         """Rows with negative, missing or infinite values."""
         return (~torch.isfinite(x) | (x < 0)).any(dim=1)
 

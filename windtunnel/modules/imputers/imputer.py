@@ -68,7 +68,7 @@ class MissingFlags(Module):
     flagged: Tensor  # int64 positions of input columns
     never: Tensor  # int64 positions of columns in which the source rejects missing values
 
-    def outside(self, x: Tensor) -> Tensor | None:
+    def rejected_rows(self, x: Tensor) -> Tensor | None:
         """Rows with a missing value where fitting saw none, an infinite one, or NaN where it marks nothing."""
         non_finite = torch.isinf(x) | (torch.isnan(x) & ~torch.isnan(self.missing))
         return is_missing(x, self.missing)[:, self.never].any(dim=1) | non_finite.any(dim=1)

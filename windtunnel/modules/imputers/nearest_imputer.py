@@ -5,7 +5,7 @@ from torch import Tensor
 
 from windtunnel.modules.base import Module
 from windtunnel.modules.imputers.imputer import is_missing
-from windtunnel.modules.neighbours.distances import row_blocks
+from windtunnel.modules.slices import row_blocks
 
 
 class NearestImputer(Module):

@@ -35,7 +35,7 @@ class LogCosineFeatures(Module):
     shift: float  # in the unit of the columns
     scale: float  # of the result
 
-    def outside(self, x: Tensor) -> Tensor | None:
+    def rejected_rows(self, x: Tensor) -> Tensor | None:
         """Rows with a value of -shift or less, or a missing or infinite one."""
         return (~torch.isfinite(x) | (x <= -self.shift)).any(dim=1)
 
@@ -64,7 +64,7 @@ class Chi2Features(Module):
             math.sqrt(2 * self.interval / math.cosh(math.pi * step * self.interval)) for step in range(self.steps)
         ]
 
-    def outside(self, x: Tensor) -> Tensor | None:
+    def rejected_rows(self, x: Tensor) -> Tensor | None:
         """Rows with negative, missing or infinite values."""
         return (~torch.isfinite(x) | (x < 0)).any(dim=1)
 

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from windtunnel.modules.base import Module, derived, learned
 from windtunnel.modules.kernels.kernels import kernel_from
-from windtunnel.modules.neighbours.distances import row_blocks
+from windtunnel.modules.slices import row_blocks
 
 # The logistic function as a sum of error functions (Williams and Barber 1998), whose mean over a normal latent value
 # has a closed form.

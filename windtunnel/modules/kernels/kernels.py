@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from windtunnel.modules.kernels.pairwise import distances, squared_distances
+from windtunnel.modules.distances import distances, squared_distances
 
 KERNELS: dict[str, type["Kernel"]] = {}
 

@@ -7,25 +7,9 @@ from torch import Tensor
 from torch.nn import functional
 
 from windtunnel.modules.base import Module, learned
+from windtunnel.modules.distances import distances, squared_distances, unit_rows
 
-KERNELS = ("linear", "poly", "rbf", "laplacian", "sigmoid", "cosine", "chi2", "additive_chi2")
-
-
-def distances(x: Tensor, points: Tensor, norm: float) -> Tensor:
-    """``[B, n]`` distances in the Minkowski ``norm``, by subtraction, which keeps the digits of near points."""
-    return torch.cdist(x, points, norm, "donot_use_mm_for_euclid_dist")
-
-
-def squared_distances(x: Tensor, points: Tensor) -> Tensor:
-    """``[B, n]`` squared Euclidean distances."""
-    return distances(x, points, 2.0) ** 2
-
-
-def unit_rows(x: Tensor) -> Tensor:
-    """Rows divided by their Euclidean norm; rows of (nearly) zero norm stay."""
-    norm = torch.linalg.vector_norm(x, dim=1, keepdim=True)
-    small = norm < 10 * 2.220446049250313e-16
-    return x / torch.where(small, torch.ones_like(norm), norm)
+KERNEL_NAMES = ("linear", "poly", "rbf", "laplacian", "sigmoid", "cosine", "chi2", "additive_chi2")
 
 
 def negative_chi2(x: Tensor, points: Tensor) -> Tensor:
@@ -42,7 +26,7 @@ def negative_chi2(x: Tensor, points: Tensor) -> Tensor:
 
 
 def kernel_values(kernel: str, x: Tensor, points: Tensor, gamma: float, coef0: float, degree: float) -> Tensor:
-    """``[B, n]`` values of a kernel named in ``KERNELS``.
+    """``[B, n]`` values of a kernel named in ``KERNEL_NAMES``.
 
     linear <x, p>; poly (gamma <x, p> + coef0)^degree; sigmoid tanh(gamma <x, p> + coef0); rbf exp(-gamma |x - p|^2);
     laplacian exp(-gamma |x - p|_1); cosine <x, p> / (|x| |p|); additive_chi2 -sum (x - p)^2 / (x + p); chi2 exp(gamma
@@ -74,11 +58,11 @@ class KernelMap(Module):
     """
 
     FLOAT64: ClassVar[bool] = True
-    CHOICES = {"kernel": KERNELS}
+    CHOICES = {"kernel": KERNEL_NAMES}
     points: Tensor = learned()  # [n, width]
     weight: Tensor = learned()  # [K, n]
     bias: Tensor = learned()  # [K]
-    kernel: str  # a name in ``KERNELS``; its formula is at ``kernel_values``
+    kernel: str  # a name in ``KERNEL_NAMES``; its formula is at ``kernel_values``
     # gamma, coef0, degree: of the formula; those that it lacks have no effect
     gamma: float = 1.0
     coef0: float = 0.0
@@ -100,7 +84,7 @@ class KernelMap(Module):
 class Chi2KernelMap(KernelMap):
     """A ``KernelMap`` with one of the chi2 kernels, which rows with negative values do not have: they become NaN."""
 
-    def outside(self, x: Tensor) -> Tensor | None:
+    def rejected_rows(self, x: Tensor) -> Tensor | None:
         """Rows with negative, missing or infinite values."""
         return (~torch.isfinite(x) | (x < 0)).any(dim=1)
 
@@ -108,7 +92,7 @@ class Chi2KernelMap(KernelMap):
 class WhitenedKernel(KernelMap):
     """A ``KernelMap`` whose weights whiten points that may nearly depend on one another."""
 
-    def outside(self, x: Tensor) -> Tensor | None:
+    def rejected_rows(self, x: Tensor) -> Tensor | None:
         """Rows with missing or infinite values, or with negative ones under a chi2 kernel."""
         rejected = ~torch.isfinite(x)
         if self.kernel in ("chi2", "additive_chi2"):

@@ -6,9 +6,9 @@ import torch
 from torch import Tensor
 
 from windtunnel.modules.base import Module, bounded, derived
-from windtunnel.modules.decompositions.loops import while_loop
 from windtunnel.modules.kernels.pairwise import KernelMap
-from windtunnel.modules.neighbours.distances import row_blocks
+from windtunnel.modules.loops import while_loop
+from windtunnel.modules.slices import row_blocks
 
 
 class SupportVectors(KernelMap):

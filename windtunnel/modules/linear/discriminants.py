@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from windtunnel.modules.base import Module, learned
-from windtunnel.modules.kernels.pairwise import distances
+from windtunnel.modules.distances import distances
 
 
 def discriminants(x: Tensor, centroids: Tensor, scale: Tensor, log_prior: Tensor, p: float) -> Tensor:

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from windtunnel.modules.base import Module, learned
-from windtunnel.modules.cache_slices import cache_slices
+from windtunnel.modules.slices import cache_slices
 
 ACTIVATIONS = ("identity", "logistic", "tanh", "relu")
 

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from windtunnel.modules.base import Module, bounded, learned
-from windtunnel.modules.kernels.pairwise import distances
+from windtunnel.modules.distances import distances
 
 
 class PropagatedLabels(Module):

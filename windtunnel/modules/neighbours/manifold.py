@@ -5,7 +5,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from windtunnel.modules.base import Module, bounded, learned
-from windtunnel.modules.kernels.pairwise import distances
+from windtunnel.modules.distances import distances
 
 
 class Geodesics(Module):

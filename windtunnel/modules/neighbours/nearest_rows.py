@@ -10,9 +10,9 @@ from torch import Tensor
 
 from windtunnel.errors import BadFile
 from windtunnel.modules.base import Module, bounded, derived
-from windtunnel.modules.decompositions.loops import while_loop
-from windtunnel.modules.kernels.pairwise import unit_rows
-from windtunnel.modules.neighbours.distances import root, row_blocks
+from windtunnel.modules.distances import root, unit_rows
+from windtunnel.modules.loops import while_loop
+from windtunnel.modules.slices import row_blocks
 
 
 def cache_blocks(x: Tensor, points: int) -> list[Tensor]:

@@ -4,8 +4,8 @@ import torch
 from torch import Tensor
 
 from windtunnel.modules.base import Module, bounded
-from windtunnel.modules.neighbours.distances import row_blocks
 from windtunnel.modules.neighbours.nearest_rows import NearestRows, neighbour_weights, reduced_distances
+from windtunnel.modules.slices import row_blocks
 
 
 class NeighbourVotes(NearestRows):
@@ -35,7 +35,7 @@ class NeighbourVotes(NearestRows):
 class VotesByDistance(NeighbourVotes):
     """``NeighbourVotes`` of a classifier that rejects rows so far from all that 1 / distance is 0."""
 
-    def outside(self, x: Tensor) -> Tensor | None:
+    def rejected_rows(self, x: Tensor) -> Tensor | None:
         """Rows with missing or infinite values, or infinitely far from every training row in float64."""
         rows = x.to(torch.float64)
         # Few are infinitely far from the first one: the others are done with.

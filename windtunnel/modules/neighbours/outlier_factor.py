@@ -3,8 +3,8 @@
 import torch
 from torch import Tensor
 
-from windtunnel.modules.neighbours.distances import row_blocks
 from windtunnel.modules.neighbours.nearest_rows import NearestRows
+from windtunnel.modules.slices import row_blocks
 
 
 class OutlierFactor(NearestRows):

@@ -46,7 +46,7 @@ class RadiusNeighbors(Module):
 class RadiusNeighborsOrReject(RadiusNeighbors):
     """``RadiusNeighbors`` of a classifier that has no label for rows without neighbours: they are rejected."""
 
-    def outside(self, x: Tensor) -> Tensor | None:
+    def rejected_rows(self, x: Tensor) -> Tensor | None:
         """Rows with missing or infinite values, or with no training row within the radius."""
         return torch.cat(
             [torch.isnan(self.block(part)[:, 0]) for part in cache_blocks(x.to(torch.float64), len(self.points))]

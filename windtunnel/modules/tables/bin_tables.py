@@ -32,7 +32,7 @@ class BinTables(Module):
     kept: Tensor  # int64 positions of the columns out among ``width * w``, in their order
     closed: Tensor  # bool [width], the columns in which a missing number is rejected
 
-    def outside(self, x: Tensor) -> Tensor | None:
+    def rejected_rows(self, x: Tensor) -> Tensor | None:
         """Rows with an infinite number, or a missing one in a column whose encoder rejects it."""
         return (torch.isinf(x) | (torch.isnan(x) & self.closed)).any(dim=1)
 

@@ -33,7 +33,7 @@ class CodeTables(Module):
     def __post_init__(self) -> None:
         self.sparse = False  # whether gradients hold the rows of the batch only; training sets it
 
-    def outside(self, x: Tensor) -> Tensor | None:
+    def rejected_rows(self, x: Tensor) -> Tensor | None:
         """Rows with a number that has no row, missing and infinite ones among them."""
         code = x.trunc()
         return ~((code >= 0) & (code < self.count)).all(dim=1)

@@ -8,8 +8,8 @@ from scipy import sparse
 from torch import Tensor
 
 from windtunnel.modules.base import Module, learned
-from windtunnel.modules.cache_slices import cache_slices, join_slices
 from windtunnel.modules.outputs.finite import Finite
+from windtunnel.modules.slices import cache_slices, join_slices
 
 NORMS = ("l1", "l2", "")
 
@@ -84,7 +84,7 @@ class SublinearTfidf(Module):
     idf: Tensor = learned()  # see ``Tfidf``
     norm: str  # see ``Tfidf``
 
-    def outside(self, x: Tensor) -> Tensor | None:
+    def rejected_rows(self, x: Tensor) -> Tensor | None:
         """Rows with missing or infinite counts, or with negative ones, of whose logarithms the source takes no norm."""
         return (~torch.isfinite(x) | (x < 0) & (self.norm != "")).any(dim=1)
 

@@ -9,6 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 MISSING_NONE, MISSING_ZERO, MISSING_NAN = 0, 1, 2
+NEAR_ZERO = 1.0000000180025095e-35
+"""The largest number that MISSING_ZERO counts as 0: kZeroThreshold of LightGBM, 1e-35 in float32."""
 
 
 @dataclass(frozen=True)
@@ -25,9 +27,10 @@ class TreeEnsemble:
     ``leaf_start[t]:leaf_start[t + 1]``; a tree without a split has no node and one leaf. The root is the first node.
 
     A node compares in float64: it goes left where ``x[feature] <= threshold``. Before that a missing value is dealt
-    with as ``missing`` says: MISSING_NAN, a NaN goes the default way; MISSING_ZERO, NaN and values within 1e-35 of zero
-    go the default way; MISSING_NONE, NaN counts as 0. A node in ``categories`` goes left where the value, cut to an
-    integer, is in the set; negative values go right, and so does NaN unless MISSING_NAN sends it the default way.
+    with as ``missing`` says: MISSING_NAN, a NaN goes the default way; MISSING_ZERO, NaN and values within
+    ``NEAR_ZERO`` of 0 go the default way; MISSING_NONE, NaN counts as 0. A node in ``categories`` goes left where the
+    value, cut to an integer, is in the set; negative values go right, and so does NaN unless MISSING_NAN sends it the
+    default way.
     """
 
     width: int  # number of input features

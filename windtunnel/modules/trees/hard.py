@@ -10,7 +10,7 @@ from torch import Tensor
 
 from windtunnel.errors import BadFile
 from windtunnel.modules.base import Module, bounded, derived
-from windtunnel.modules.trees.ensemble import TreeEnsemble
+from windtunnel.modules.trees.ensemble import NEAR_ZERO, TreeEnsemble
 from windtunnel.modules.trees.fixed_precision import FixedPrecision
 from windtunnel.modules.trees.walk_layout import CODE, FLAG, HIGH, LOW, ZERO, positions_of, walk_layout
 
@@ -30,8 +30,7 @@ class TreeWalk(FixedPrecision, Module, kw_only=True):
     COPIES: ClassVar[bool] = False
     # Of ``walk_layout``.
     LOW, HIGH, FLAG, ZERO, CODE = LOW, HIGH, FLAG, ZERO, CODE
-    # LightGBM's 1e-35f, written out so that it is the same number whatever precision a backend compares in.
-    NEAR_ZERO = 1.0000000180025095e-35
+    NEAR_ZERO = NEAR_ZERO  # TorchScript sees no constants outside of a module
     # No category: beyond what a 32-bit integer holds, and exact in float32.
     NO_CODE = 2147483648.0
     __constants__: ClassVar[list[str]] = ["LOW", "HIGH", "FLAG", "ZERO", "CODE", "NEAR_ZERO", "NO_CODE"]

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from windtunnel.errors import BadFile
 from windtunnel.modules.base import bounded, derived, learned
-from windtunnel.modules.cache_slices import cache_slices
+from windtunnel.modules.slices import cache_slices
 from windtunnel.modules.trees.hard import TreeWalk
 from windtunnel.modules.trees.leaves import check_numbers
 

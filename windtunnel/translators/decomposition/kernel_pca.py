@@ -12,7 +12,7 @@ from torch import Tensor
 
 from windtunnel.errors import UnsupportedEstimator
 from windtunnel.modules.base import Module
-from windtunnel.modules.kernels.pairwise import KERNELS, KernelCenter, WhitenedKernel
+from windtunnel.modules.kernels.pairwise import KERNEL_NAMES, KernelCenter, WhitenedKernel
 from windtunnel.translators.arrays import tensor
 from windtunnel.translators.decomposition.decomposition import linear, projection
 from windtunnel.translators.registry import translates
@@ -64,11 +64,11 @@ def _scaled(fitted: decomposition.KernelPCA) -> NDArray[np.float64]:
 def kernel_map(fitted: Any, points: Any, parameters: dict[str, Any], weight: Tensor, bias: Tensor) -> WhitenedKernel:
     """The module of ``fitted.kernel`` with ``parameters``; None stands for scikit-learn's default."""
     kernel = "poly" if fitted.kernel == "polynomial" else fitted.kernel
-    if not isinstance(kernel, str) or kernel not in KERNELS:
+    if not isinstance(kernel, str) or kernel not in KERNEL_NAMES:
         text = repr(kernel) if isinstance(kernel, str) else "a function"
         raise UnsupportedEstimator(
             f"{type(fitted).__name__} with kernel={text}: only kernels of scikit-learn are translated; fit it with "
-            f"one of {', '.join(KERNELS)}, precomputed."
+            f"one of {', '.join(KERNEL_NAMES)}, precomputed."
         )
     numbers = {"gamma": 1 / np.shape(points)[1]} | DEFAULTS[kernel]
     numbers |= {name: float(value) for name, value in parameters.items() if value is not None}

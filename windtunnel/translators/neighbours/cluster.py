@@ -10,7 +10,7 @@ from sklearn import cluster
 from windtunnel.errors import UnsupportedEstimator
 from windtunnel.modules.base import Module
 from windtunnel.modules.columns.pooling import PooledGroups
-from windtunnel.modules.neighbours.distances import (
+from windtunnel.modules.neighbours.nearest_points import (
     BisectingCenters,
     Distances,
     DistancesFromScores,

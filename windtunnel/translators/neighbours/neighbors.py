@@ -16,7 +16,7 @@ from windtunnel.modules.base import Module
 from windtunnel.modules.decompositions.densities import KernelSum
 from windtunnel.modules.linear.discriminants import CentroidDiscriminants, CentroidOutput
 from windtunnel.modules.linear.linear import Linear
-from windtunnel.modules.neighbours.distances import NearestPoint
+from windtunnel.modules.neighbours.nearest_points import NearestPoint
 from windtunnel.modules.neighbours.neighbour_votes import (
     NeighbourMeans,
     NeighbourVotes,

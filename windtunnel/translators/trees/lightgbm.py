@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from windtunnel.errors import UnsupportedEstimator
 from windtunnel.modules.base import Module
-from windtunnel.modules.trees.ensemble import MISSING_NONE, TreeEnsemble
+from windtunnel.modules.trees.ensemble import MISSING_NONE, NEAR_ZERO, TreeEnsemble
 from windtunnel.modules.trees.hard import HardTrees, TreeWalk
 from windtunnel.modules.trees.leaves import with_numbers
 from windtunnel.modules.trees.linear_leaves import LinearLeafTrees
@@ -21,9 +21,6 @@ from windtunnel.translators.conversions import InputColumns, Predictor
 from windtunnel.translators.not_fitted import NotFitted
 from windtunnel.translators.registry import translates
 from windtunnel.translators.trees import TRAINABLE
-
-# kZeroThreshold, a float32 in LightGBM's source. Its predictors take values up to this size as zero.
-NEAR_ZERO = float(np.float32(1e-35))
 
 
 @translates(

@@ -108,6 +108,8 @@ static inline size_t wt_index(double number, size_t count) {
     return number >= 0 && number < (double)count ? (size_t)number : 0;
 }
 
+#define WT_NEAR_ZERO 1.0000000180025095e-35 /* the largest number that trees may count as 0: LightGBM's 1e-35f */
+
 typedef void wt_operation(const wt_call *call);
 
 #define WT_OPERATION(name) WT_LINKAGE wt_operation wt_##name;

@@ -171,7 +171,7 @@ static inline __attribute__((always_inline)) void wt_soft_missing(const wt_call 
         const double *x = wt_input(call, (size_t)special[1]) + first;
         float *y = node + (size_t)special[0] * WT_SOFT_ROWS;
         for (size_t row = 0; row < count; row++)
-            if (x[row] != x[row] || (special[2] == 2 && fabs(x[row]) <= 1e-35)) y[row] = facts->far[at];
+            if (x[row] != x[row] || (special[2] == 2 && fabs(x[row]) <= WT_NEAR_ZERO)) y[row] = facts->far[at];
     }
 }
 

@@ -89,10 +89,9 @@ static inline double wt_tree_code(double x, int float32) {
 }
 
 static inline double wt_tree_value(double x, uint32_t reading, int float32) {
-    const double near_zero = 1.0000000180025095e-35; /* LightGBM's 1e-35f */
     if (float32) x = (double)(float)x;
     if (reading == WT_CODE) return wt_tree_code(x, float32);
-    int missing = isnan(x) || (reading >= WT_ZERO && fabs(x) <= near_zero);
+    int missing = isnan(x) || (reading >= WT_ZERO && fabs(x) <= WT_NEAR_ZERO);
     if (reading % WT_ZERO == WT_FLAG) return missing ? 1.0 : 0.0;
     return missing ? (reading % WT_ZERO == WT_LOW ? -HUGE_VAL : HUGE_VAL) : x;
 }

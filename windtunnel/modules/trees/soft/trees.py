@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from windtunnel.modules.base import Module, derived, learned
-from windtunnel.modules.trees.ensemble import MISSING_NAN, MISSING_NONE, MISSING_ZERO
+from windtunnel.modules.trees.ensemble import MISSING_NAN, MISSING_NONE, MISSING_ZERO, NEAR_ZERO
 from windtunnel.modules.trees.soft.kernel.operands import SoftOperands
 from windtunnel.modules.trees.soft.kernel.operation import soft_ensemble
 from windtunnel.modules.trees.soft.kernel.overrides import category_codes
@@ -36,10 +36,10 @@ class SoftSplits(Module, kw_only=True):
     COPIES: ClassVar[bool] = False
     CHOICES = {"level": LEVELS}
     KINDS = dict.fromkeys(("threshold", "category_table", "node_weight", "path", "path_bias"), "tree")
-    NAN, ZERO = MISSING_NAN, MISSING_ZERO
+    NAN, ZERO, NEAR_ZERO = MISSING_NAN, MISSING_ZERO, NEAR_ZERO
     GROUP = 4
     """Trees worked on at once in straight torch: few enough for caches, enough for the matrix products."""
-    __constants__: ClassVar[list[str]] = ["NAN", "ZERO", "GROUP"]
+    __constants__: ClassVar[list[str]] = ["NAN", "ZERO", "NEAR_ZERO", "GROUP"]
     LEARNED_FROM: ClassVar[dict[str, int]] = {
         "threshold": 2, "category_table": 2, "node_weight": 3, "path": 4, "path_bias": 4,
     }  # fmt: skip
@@ -145,7 +145,7 @@ class SoftSplits(Module, kw_only=True):
         gone = missing[:, flat]
         overridden = gone & (kind == self.NAN)
         if self.any_zero_missing:
-            near_zero = (x.abs() <= 1e-35)[:, flat] | gone
+            near_zero = (x.abs() <= self.NEAR_ZERO)[:, flat] | gone
             overridden = overridden | (near_zero & (kind == self.ZERO))
         value = self.direction.flatten().expand(x.shape[0], trees * nodes)
         if self.any_category:

@@ -21,7 +21,7 @@ _TAGS = (torch.Tag.cudagraph_unsafe,)
 def soft_ensemble(operands: SoftOperands, rate: float = 0.0, *, whole: bool = False) -> Tensor:
     """Scores ``[B, K]`` without a base, or the leaves ``[B, T * l]``; dropout draws from torch's generator.
 
-    See ``kernel`` for the formulas, and ``Dropout`` for ``whole``.
+    See ``kernel/slices.py`` for the formulas, and ``Dropout`` for ``whole``.
     """
     seed = torch.randint(2**62, (1,)) if rate else torch.zeros(0, dtype=torch.int64)
     result: Tensor = _soft_trees(*operands, seed, rate, whole)

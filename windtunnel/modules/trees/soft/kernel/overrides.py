@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from windtunnel.modules.trees.ensemble import MISSING_NAN, MISSING_ZERO
+from windtunnel.modules.trees.ensemble import MISSING_NAN, MISSING_ZERO, NEAR_ZERO
 
 
 class NodeOverrides(NamedTuple):
@@ -25,7 +25,7 @@ class NodeOverrides(NamedTuple):
 def missing_flags(x: Tensor) -> Tensor | None:
     """int8 flags as in ``TreeEnsemble.missing``: which numbers count as missing for which nodes; None if none does."""
     missing = torch.isnan(x)
-    near_zero = (x.abs() <= 1e-35) | missing
+    near_zero = (x.abs() <= NEAR_ZERO) | missing
     if not near_zero.any():
         return None
     return missing.to(torch.int8) * MISSING_NAN + near_zero.to(torch.int8) * MISSING_ZERO

@@ -18,6 +18,7 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
+from windtunnel.modules.threads import run_parallel
 from windtunnel.modules.trees.soft.kernel.gradient_sums import GradientSums
 from windtunnel.modules.trees.soft.kernel.memory import ROWS_PER_MASK
 from windtunnel.modules.trees.soft.kernel.operands import LEARNED, NODES, Dropout, SoftOperands
@@ -25,7 +26,6 @@ from windtunnel.modules.trees.soft.kernel.overrides import apply_overrides, move
 from windtunnel.modules.trees.soft.kernel.subnormal import without_subnormals
 from windtunnel.modules.trees.soft.kernel.tree_pass import RowSlice, TreeGroup, TreePass
 from windtunnel.modules.trees.soft.kernel.tree_weights import SparseWeights
-from windtunnel.modules.trees.threads import run_parallel
 
 Result = TypeVar("Result")
 

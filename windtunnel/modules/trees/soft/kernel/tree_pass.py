@@ -96,7 +96,7 @@ class TreePass:
 
     @classmethod
     def cut(cls, operands: SoftOperands, dropout: Dropout, grad: Tensor | None = None) -> TreePass:
-        """Forward and backward are cut alike."""
+        """The shares, groups and slices of a pass; the same for the forward and the backward pass."""
         trees, nodes, leaves = operands.path.shape
         batch, units = operands.z.shape[0], max(nodes + 1, leaves)
         threads = workers(trees, units * batch, operands.z.device)

@@ -69,7 +69,7 @@ class TreeWeights:
         if len(at) > SPARSE * len(flat):
             return cls(dense, None)
         row = at // units
-        column = at - (row - row // to) * units  # of tree row // to, column at % units
+        column = (row // to) * units + at % units  # the units of a tree come after those of the trees before it
         return cls(dense, by_rows(row, column, flat.index_select(0, at), (trees * to, trees * units)))
 
     def transposed(self, but: int) -> TreeWeights:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from windtunnel.modules.trees.threads import run_parallel
+from windtunnel.modules.threads import run_parallel
 
 
 @pytest.fixture(autouse=True)

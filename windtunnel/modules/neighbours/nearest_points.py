@@ -4,24 +4,8 @@ import torch
 from torch import Tensor
 
 from windtunnel.modules.base import Module, bounded, learned
-from windtunnel.modules.kernels.pairwise import distances, squared_distances
-
-
-def row_blocks(x: Tensor, points: int, cells: int = 4194304) -> list[Tensor]:
-    """Slices of the rows, so that a block of rows by points has at most ``cells`` numbers.
-
-    An exporter, for which the number of rows is a symbol, gets all of them in one.
-    """
-    if not torch.jit.is_scripting():  # type: ignore[attr-defined]
-        if torch.compiler.is_exporting():
-            return [x]
-    return list(torch.split(x, max(1, cells // max(1, points))))
-
-
-def root(square: Tensor) -> Tensor:
-    """Square root whose gradient at 0 is 0 and not infinite."""
-    positive = square > 0
-    return torch.where(positive, torch.where(positive, square, torch.ones_like(square)).sqrt(), 0.0)
+from windtunnel.modules.distances import distances, root, squared_distances
+from windtunnel.modules.slices import row_blocks
 
 
 class NearestPoint(Module):

@@ -1,4 +1,4 @@
-"""Rows in slices whose intermediate numbers stay in the processor's cache."""
+"""Rows in slices, which bound the numbers that a step computes at once."""
 
 import torch
 from torch import Tensor
@@ -22,3 +22,14 @@ def cache_slices(x: Tensor, numbers: int, fewest: int = 64, cells: int = 65536) 
 def join_slices(parts: list[Tensor]) -> Tensor:
     """The slices below each other; a single one is not copied."""
     return parts[0] if len(parts) == 1 else torch.cat(parts)
+
+
+def row_blocks(x: Tensor, points: int, cells: int = 4194304) -> list[Tensor]:
+    """Slices of the rows, so that a block of rows by points has at most ``cells`` numbers.
+
+    An exporter, for which the number of rows is a symbol, gets all of them in one.
+    """
+    if not torch.jit.is_scripting():  # type: ignore[attr-defined]
+        if torch.compiler.is_exporting():
+            return [x]
+    return list(torch.split(x, max(1, cells // max(1, points))))

@@ -10,9 +10,9 @@ from torch import Tensor
 
 from windtunnel.compiler.scripted import script
 from windtunnel.modules.base import Module
-from windtunnel.modules.cache_slices import cache_slices
 from windtunnel.modules.columns.polynomial import Polynomial
 from windtunnel.modules.linear.multilayer import MultilayerPerceptron
+from windtunnel.modules.slices import cache_slices
 from windtunnel.modules.tables.tfidf import Tfidf
 
 ROWS, WIDTH = 2001, 40
