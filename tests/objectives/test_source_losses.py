@@ -10,6 +10,7 @@ import torch
 from catboost import CatBoost, CatBoostRegressor, Pool
 from lightgbm import LGBMRegressor
 from sklearn import metrics as sk
+from sklearn.base import clone
 from sklearn.compose import TransformedTargetRegressor
 from sklearn.ensemble import AdaBoostRegressor, BaggingRegressor, VotingRegressor
 from sklearn.linear_model import (
@@ -299,3 +300,32 @@ def test_a_perceptron_of_several_targets_is_tuned() -> None:
     net.fit((X, targets), (X, targets), **JOINT)
     assert net.history.start == pytest.approx(sk.root_mean_squared_error(targets, fitted.predict(X)), rel=1e-5)
     assert net.predict(X).shape == targets.shape
+
+
+@pytest.mark.parametrize(
+    ("source", "wrong"),
+    [
+        (GammaRegressor(), 0.0),
+        (PoissonRegressor(), -1.0),
+        (TweedieRegressor(power=1.5), -1.0),
+        (TweedieRegressor(power=3), 0.0),
+        (LGBMRegressor(objective="gamma", n_estimators=4, verbosity=-1), 0.0),
+        (LGBMRegressor(objective="poisson", n_estimators=4, verbosity=-1), -1.0),
+        (LGBMRegressor(objective="cross_entropy", n_estimators=4, verbosity=-1), 50.0),
+        (XGBRegressor(objective="reg:gamma", n_estimators=4), -1.0),
+        (XGBRegressor(objective="reg:logistic", n_estimators=4), 50.0),
+        (XGBRegressor(objective="reg:squaredlogerror", n_estimators=4), -2.0),
+    ],
+    ids=lambda value: str(getattr(value, "objective", None) or type(value).__name__),
+)
+def test_targets_that_the_source_rejects_are_rejected(source: Any, wrong: float) -> None:
+    right = Y / (1 + Y)
+    fitted = clone(source).fit(X, right)
+    some_wrong = np.where(X[:, 1] > 1, wrong, right)
+    with pytest.raises(Exception, match=r"label|range|y must|valid|tolerate"):
+        clone(source).fit(X, some_wrong)
+    for train, valid in ((right, some_wrong), (some_wrong, right)):
+        net = windtunnel.translate(fitted)
+        with pytest.raises(BadInput, match="takes targets"):
+            net.fit((X, train), (X, valid), progress=False)
+        np.testing.assert_allclose(net.predict(X), fitted.predict(X), rtol=1e-5)

@@ -8,6 +8,8 @@ one-vs-rest model sum over the columns; regression losses over K > 1 outputs ave
 ``pick`` applies regression losses to the output of ``predict`` in the place of s, whatever the link: the signed square
 of the score for LightGBM's reg_sqrt, the exponential for squared errors of a Poisson model. Only logistic, poisson,
 gamma and tweedie take the raw score, which is the log-odds or the logarithm of the mean.
+
+These and squared_log have a minimum for some targets alone, and raise ``BadInput`` for others, as the sources do.
 """
 
 from __future__ import annotations
@@ -31,6 +33,8 @@ Loss = Callable[[Tensor, Tensor, Tensor | None], Tensor]
 def logistic(scores: Tensor, target: Tensor, weight: Tensor | None, scale: float = 1.0) -> Tensor:
     """log(1 + exp(-z a s)) with z = +1 for the class and -1 else; a is ``scale``. y may also be floats in [0, 1]."""
     hot = _columns(scores, target)
+    if target.is_floating_point():
+        _check_targets(hot, (hot < 0) | (hot > 1), "the logistic loss takes targets from 0 to 1")
     rows = functional.binary_cross_entropy_with_logits(scores * scale, hot, reduction="none").sum(dim=1)
     return _mean(rows, weight)
 
@@ -113,7 +117,9 @@ def power(scores: Tensor, target: Tensor, weight: Tensor | None, q: float = 2.0)
 
 def squared_log(scores: Tensor, target: Tensor, weight: Tensor | None) -> Tensor:
     """(log(1 + s) - log(1 + y))^2 of targets above -1, s at least -1 + 1e-6, as in XGBoost."""
-    logs = (1 + scores).clamp_min(1e-6).log() - _outputs(scores, target).log1p()
+    y = _outputs(scores, target)
+    _check_targets(y, y <= -1, "the squared log loss takes targets above -1")
+    logs = (1 + scores).clamp_min(1e-6).log() - y.log1p()
     return _mean(logs.square(), weight)
 
 
@@ -146,12 +152,16 @@ def squared_epsilon_insensitive(scores: Tensor, target: Tensor, weight: Tensor |
 
 def poisson(scores: Tensor, target: Tensor, weight: Tensor | None) -> Tensor:
     """exp(s) - y s: half the Poisson deviance of the mean exp(s), up to a constant."""
-    return _mean(scores.exp() - _outputs(scores, target) * scores, weight)
+    y = _outputs(scores, target)
+    _check_targets(y, y < 0, "the Poisson loss takes targets from 0 up")
+    return _mean(scores.exp() - y * scores, weight)
 
 
 def gamma(scores: Tensor, target: Tensor, weight: Tensor | None) -> Tensor:
     """Return s + y exp(-s): half the gamma deviance of the mean exp(s), up to a constant."""
-    return _mean(scores + _outputs(scores, target) * (-scores).exp(), weight)
+    y = _outputs(scores, target)
+    _check_targets(y, y <= 0, "the gamma loss takes targets above 0")
+    return _mean(scores + y * (-scores).exp(), weight)
 
 
 def tweedie(scores: Tensor, target: Tensor, weight: Tensor | None, power: float = 1.5) -> Tensor:
@@ -160,8 +170,13 @@ def tweedie(scores: Tensor, target: Tensor, weight: Tensor | None, power: float 
         return poisson(scores, target, weight)
     if power == 2:
         return gamma(scores, target, weight)
+    y = _outputs(scores, target)
+    if power > 1:
+        above = power > 2
+        wanted = "targets above 0" if above else "targets from 0 up"
+        _check_targets(y, y <= 0 if above else y < 0, f"the Tweedie loss of power {power:g} takes {wanted}")
     mean = ((2 - power) * scores).exp() / (2 - power)
-    return _mean(mean - _outputs(scores, target) * ((1 - power) * scores).exp() / (1 - power), weight)
+    return _mean(mean - y * ((1 - power) * scores).exp() / (1 - power), weight)
 
 
 def one_vs_one_hinge(scores: Tensor, target: Tensor, weight: Tensor | None) -> Tensor:
@@ -300,6 +315,15 @@ def _outputs(scores: Tensor, target: Tensor) -> Tensor:
             "each output of each row"
         )
     return target.to(scores.dtype).reshape(scores.shape)
+
+
+def _check_targets(target: Tensor, wrong: Tensor, accepted: str) -> None:
+    """Raise ``BadInput`` if any target is wrong: on such rows the loss falls without a limit, or means nothing."""
+    if wrong.any():
+        raise BadInput(
+            f"{int(wrong.sum())} of {target.numel()} targets are from {target[wrong].min():g} to "
+            f"{target[wrong].max():g}, and {accepted}. Correct or drop these rows, or give another loss=."
+        )
 
 
 def _residual(scores: Tensor, target: Tensor) -> Tensor:
