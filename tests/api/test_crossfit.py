@@ -16,6 +16,7 @@ from sklearn.pipeline import make_pipeline
 import windtunnel
 from windtunnel.api.crossfit import _losses
 from windtunnel.errors import BadInput
+from windtunnel.trainers.data.encoded_rows import EncodedRows
 from windtunnel.trainers.recipe import Recipe
 
 
@@ -65,6 +66,30 @@ def test_crossfit_without_validation_rows() -> None:
     X = frame()
     net = windtunnel.crossfit(make_pipeline(encoded(), Ridge()), X, labelled(X, "value"), folds=3, **OPTIONS)
     assert net.history.validated_on == "held-out rows" and net.history.best < 0.8 * net.history.start
+
+
+@pytest.mark.parametrize("option", ["groups", "time"])
+def test_crossfit_validates_on_other_groups_or_later_rows(option: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    X = frame()
+    key = np.arange(len(X)) % 40
+    split = EncodedRows.hold_out
+    masks: list[Any] = []
+
+    def recorded(rows: EncodedRows, *arguments: Any) -> Any:
+        masks.append(rows.held_out)
+        return split(rows, *arguments)
+
+    monkeypatch.setattr(EncodedRows, "hold_out", recorded)
+    options = {option: key, **OPTIONS}
+    net = windtunnel.crossfit(make_pipeline(encoded(), Ridge()), X, labelled(X, "value"), folds=3, **options)
+    assert net.history.validated_on == "held-out rows"
+    (mask,) = masks
+    held_out = mask.numpy()
+    assert held_out.sum() == pytest.approx(len(X) / 10, abs=1)
+    if option == "groups":
+        assert not {*key[held_out]} & {*key[~held_out]}
+    else:
+        assert key[held_out].min() >= key[~held_out].max()
 
 
 def test_out_of_fold_predictions_come_from_the_member_that_was_not_fitted_on_the_row() -> None:

@@ -6,6 +6,7 @@ import pandas as pd
 import pytest
 from catboost import CatBoostClassifier, Pool
 from scipy.sparse import issparse
+from sklearn import config_context
 from sklearn.base import clone
 from sklearn.compose import make_column_transformer
 from sklearn.datasets import load_breast_cancer, load_diabetes
@@ -60,6 +61,27 @@ def test_a_search_takes_whole_recipes():
     assert search.cv_results_["param_recipe"].tolist() == recipes
     found = search.best_estimator_
     assert found.recipe in recipes and len(found.history_.epochs) == found.recipe.epochs + 1
+
+
+def test_the_fraction_and_the_seed_of_a_recipe_apply():
+    X, y = load_breast_cancer(return_X_y=True)
+    estimator = WindTunnelClassifier(LogisticRegression(max_iter=5000), recipe=Recipe(validation_fraction=0.5, seed=9))
+    assert estimator.fit(X, y).history_.validation_rows == pytest.approx(len(y) / 2, abs=1)
+    estimator.set_params(recipe__validation_fraction=0.2)
+    assert estimator.fit(X, y).history_.validation_rows == pytest.approx(len(y) / 5, abs=1)
+    estimator.set_params(validation_fraction=0.3)
+    assert estimator.fit(X, y).history_.validation_rows == pytest.approx(0.3 * len(y), abs=1)
+
+
+def test_weights_go_where_metadata_routing_sends_them():
+    X, y = load_breast_cancer(return_X_y=True)
+    weight = np.linspace(0.2, 2, len(y))
+    with config_context(enable_metadata_routing=True):
+        scaler = StandardScaler().set_fit_request(sample_weight=False)
+        pipeline = make_pipeline(scaler, LogisticRegression().set_fit_request(sample_weight=True))
+        fitted = WindTunnelClassifier(pipeline).fit(X, y, sample_weight=weight, eval_set=(X, y)).pipeline_
+        expected = pipeline.fit(X, y, sample_weight=weight).predict_proba(X)
+    np.testing.assert_allclose(fitted.predict_proba(X), expected, rtol=1e-12)
 
 
 def test_a_pipeline_with_text_columns_in_a_frame():
@@ -159,7 +181,7 @@ def test_a_class_with_one_row_leaves_rows_for_validation():
     X = np.random.default_rng(0).normal(size=(300, 3))
     y = np.where(X[:, 0] > 0, "yes", "no").astype(object)
     y[7] = "once"
-    used, held = WindTunnelClassifier()._split(y, 0)
+    used, held = WindTunnelClassifier()._split(y, None, Recipe())
     assert 7 in used and len(held) == 30
     assert sorted([*used, *held]) == [*range(300)]
     assert "on 30 validation rows" in str(WindTunnelClassifier(recipe=Recipe(epochs=1)).fit(X, y).history_)
@@ -171,7 +193,7 @@ def test_too_few_rows_to_hold_out_are_reported_as_training_rows():
     assert "on 1 training rows" in str(history)
 
 
-@pytest.mark.parametrize("fraction", [0, 1, 5, "0.1", None])
+@pytest.mark.parametrize("fraction", [0, 1, 5, "0.1"])
 def test_a_fraction_out_of_range_is_rejected(fraction):
     with pytest.raises(InvalidOption, match=r"validation_fraction=.* must be in \(0, 1\)"):
         WindTunnelRegressor(validation_fraction=fraction).fit([[0.0], [1.0]], [0.0, 1.0])
@@ -185,7 +207,7 @@ def test_a_booster_stops_early_on_held_out_rows(library):
     weight = np.random.default_rng(0).uniform(0.1, 2, len(y))
     pipeline = make_pipeline(StandardScaler(), make_pipeline("passthrough", booster))
     estimator = WindTunnelClassifier(pipeline, recipe=Recipe(epochs=1)).fit(X, y, weight)
-    used, held = estimator._split(y, 0)
+    used, held = estimator._split(y, None, Recipe())
     scaler = StandardScaler().fit(X[used])
     rows = rows_to_stop_by(scaler.transform(X[held]), y[held], weight[held])
     source = clone(booster).fit(scaler.transform(X[used]), y[used], sample_weight=weight[used], **rows)

@@ -7,9 +7,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import torch
 from sklearn.base import is_classifier
 from sklearn.exceptions import NotFittedError
+from sklearn.model_selection import GroupShuffleSplit
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
@@ -64,7 +66,8 @@ def crossfit(
         Row weights, from 0, for the members and the residual model.
     valid : loader, (X, y) or (X, y, weight), optional
         Validation rows, which choose the epoch and the residual model. By default the recipe's
-        ``validation_fraction`` of the training rows, with their out-of-fold scores.
+        ``validation_fraction`` of the training rows, with their out-of-fold scores: of the groups if there are
+        ``groups``, the latest rows if there are times.
     folds : int
         Number of members, 2 or more.
     groups : array-like, optional
@@ -101,11 +104,26 @@ def crossfit(
     resolved = Recipe.resolve(recipe, {"seed": seed} if recipe is None or isinstance(recipe, str) else {})
     train = loader(net, X, y, weight, seed=resolved.seed)
     scores = _scores(net.head, source.out_of_fold(X))
-    train = replace(train, batch_size=resolved.rows_per_step(train.size), scores=scores)
+    held_out = _held_out(train.size, groups, time, resolved)
+    train = replace(train, batch_size=resolved.rows_per_step(train.size), scores=scores, held_out=held_out)
     net.fit(train, valid, recipe=resolved, **options)
     if not isinstance(valid, tuple) or not _is_fitted(pipeline):
         return net
     return _select_translation(net, _fast_translation(pipeline), (X, y, weight), valid, resolved, options)
+
+
+def _held_out(rows: int, groups: Any, time: Any, recipe: Recipe) -> Tensor | None:
+    """A mask of the rows to validate on, bool ``[rows]``: whole groups, or the latest rows; None without either."""
+    held_out = np.zeros(rows, dtype=bool)
+    if groups is not None:
+        split = GroupShuffleSplit(1, test_size=recipe.validation_fraction, random_state=recipe.seed)
+        held_out[next(split.split(held_out, groups=groups))[1]] = True
+    elif time is not None:
+        latest = max(round(recipe.validation_fraction * rows), 1)
+        held_out[np.argsort(np.asarray(time), kind="stable")[-latest:]] = True
+    else:
+        return None
+    return torch.from_numpy(held_out)
 
 
 def _fast_translation(source: Any) -> Translation:

@@ -45,7 +45,7 @@ from windtunnel.estimators.fitting import (
 from windtunnel.estimators.takes_sequence import takes_sequence
 from windtunnel.explain.explanation import Explanation
 from windtunnel.program.translate_options import MAX_CALIBRATION_ROWS
-from windtunnel.trainers.data.hold_out import hold_out_mask
+from windtunnel.trainers.data.hold_out import hold_out_mask, is_enough
 from windtunnel.trainers.recipe import Recipe, reject_unknown
 
 RECIPE = "recipe__"
@@ -70,9 +70,9 @@ class _WindTunnel(BaseEstimator):
         temperature: float | str = "auto",
         untranslated: str = "cache",
         recipe: Recipe | str | None = None,
-        validation_fraction: float = 0.1,
+        validation_fraction: float | None = None,
         folds: Any = "auto",
-        random_state: Any = 0,
+        random_state: Any = None,
         progress: bool = False,
     ) -> None:
         self.pipeline = pipeline
@@ -126,9 +126,8 @@ class _WindTunnel(BaseEstimator):
         y = column_or_1d(y, warn=True)
         check_consistent_length(X, y)
         weight = None if sample_weight is None else _check_sample_weight(sample_weight, X)
-        seed = self._seed()
-        options = {"validation_fraction": self.validation_fraction} | ({} if seed is None else {"seed": seed})
-        recipe = Recipe.resolve(self.recipe, options)
+        options = {"validation_fraction": self.validation_fraction, "seed": self._seed()}
+        recipe = Recipe.resolve(self.recipe, {name: value for name, value in options.items() if value is not None})
 
         def part(rows: NDArray[np.int64]) -> tuple[Any, ...]:
             return _safe_indexing(X, rows), y[rows], *(() if weight is None else (weight[rows],))
@@ -136,7 +135,7 @@ class _WindTunnel(BaseEstimator):
         train_rows = np.arange(len(y))
         train: Any = (X, y) if weight is None else (X, y, weight)
         valid = None if eval_set is None else self._validation(eval_set)
-        if eval_set is None and (split := self._split(y, recipe.seed)) is not None:
+        if eval_set is None and (split := self._split(y, weight, recipe)) is not None:
             train_rows, valid_rows = split
             train, valid = part(train_rows), part(valid_rows)
         if self.folds in ("auto", None):
@@ -186,15 +185,18 @@ class _WindTunnel(BaseEstimator):
             return int(self.random_state)
         return int(check_random_state(self.random_state).randint(2**31 - 1))
 
-    def _split(self, y: NDArray[Any], seed: int) -> tuple[NDArray[np.int64], NDArray[np.int64]] | None:
+    def _split(
+        self, y: NDArray[Any], weight: NDArray[Any] | None, recipe: Recipe
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]] | None:
         """Training and validation rows, by class for a classifier; None if too few rows can be held out."""
         if is_classifier(self):
             check_classification_targets(y)
             target = torch.from_numpy(np.unique(y, return_inverse=True)[1])
         else:
             target = torch.zeros(len(y))  # one stratum
-        held_out = hold_out_mask(target, self.validation_fraction, seed)
-        if held_out is None:
+        weights = None if weight is None else torch.from_numpy(weight)
+        held_out = hold_out_mask(target, weights, recipe.validation_fraction, recipe.seed)
+        if not is_enough(held_out, target, weights):
             return None
         return np.flatnonzero(~held_out), np.flatnonzero(held_out)
 
@@ -307,14 +309,14 @@ class WindTunnelClassifier(ClassifierMixin, _WindTunnel):
     recipe : Recipe, str or None
         All options of fine-tuning, such as ``windtunnel.Recipe(epochs=5)``. A search takes whole recipes, or single
         options: ``{"recipe__epochs": [3, 6]}``.
-    validation_fraction : float, default 0.1
-        Fraction of the rows for validation, which choose the epoch. LightGBM, XGBoost or CatBoost as the last step,
+    validation_fraction : float or None, default None
+        Fraction of the rows for validation, which choose the epoch; None is that of the recipe, 0.1. LightGBM, XGBoost or CatBoost as the last step,
         with early stopping among its options, stops by these rows too.
     folds : int, "auto" or None
         Members of ``windtunnel.crossfit``: more accurate, and as many times slower to score. "auto" and None are one
         model.
-    random_state : int, RandomState or None, default 0
-        Seed of the hold-out, the calibration rows and fine-tuning; None is that of the recipe.
+    random_state : int, RandomState or None, default None
+        Seed of the hold-out, the calibration rows and fine-tuning; None is that of the recipe, 0.
     progress : bool, default False
         Whether to show a progress bar.
 

@@ -7,6 +7,7 @@ from copy import copy as shallow
 from typing import Any
 
 from numpy.typing import NDArray
+from sklearn import get_config
 from sklearn.base import clone
 from sklearn.pipeline import Pipeline
 
@@ -31,6 +32,8 @@ def fit_estimator(
 ) -> Any:
     """Fit an estimator; row weights go to it, or to the last step of a pipeline.
 
+    With scikit-learn's metadata routing, they go to the steps that request them.
+
     ``validation`` are rows ``(X, y)`` or ``(X, y, weight)``, which only a booster with early stopping uses.
     """
     if validation is not None and early_stopping_options(last_step(estimator)):
@@ -38,7 +41,7 @@ def fit_estimator(
     if weight is None:
         return estimator.fit(X, y)
     name, last = "", estimator
-    while isinstance(last, Pipeline):
+    while not get_config()["enable_metadata_routing"] and isinstance(last, Pipeline):
         step, last = last.steps[-1]
         name += f"{step}__"
     return estimator.fit(X, y, **{f"{name}sample_weight": weight})

@@ -189,14 +189,26 @@ def test_training_is_passed_on_to_encode(net: SmallNet) -> None:
 
 
 @pytest.mark.parametrize("task", TASKS)
+def test_rows_of_weight_0_are_not_held_out(task: str) -> None:
+    net, (X, y) = SmallNet(TASKS[task]), rows(200, task)
+    weight = np.where(np.arange(200) < 20, 1.0, 0.0)
+    split = loader(net, X, y, weight).hold_out(0.1, seed=0)
+    assert split is not None
+    train, held_out = split
+    assert held_out.weight is not None and held_out.weight.tolist() == [1.0] * held_out.size
+    assert 2 <= held_out.size <= 4 and train.size == 200 - held_out.size
+    assert loader(net, X[:2], y[:2], weight[:2]).hold_out(0.1, seed=0) is None or task == "regression"
+
+
+@pytest.mark.parametrize("task", TASKS)
 def test_hold_out(task: str) -> None:
-    batches = loader(SmallNet(TASKS[task]), *rows(200, task), np.arange(200.0))
+    batches = loader(SmallNet(TASKS[task]), *rows(200, task), np.arange(1.0, 201.0))
     split = batches.hold_out(0.1, seed=0)
     assert split is not None
     train, valid = split
     assert train.shuffle and not valid.shuffle
     assert train.size + valid.size == 200
-    assert torch.equal(torch.cat([train.weight, valid.weight]).sort()[0], torch.arange(200.0))
+    assert torch.equal(torch.cat([train.weight, valid.weight]).sort()[0], torch.arange(1.0, 201.0))
     if task != "regression":
         assert batches.target is not None and valid.target is not None
         for label in batches.target.unique():

@@ -20,6 +20,12 @@ from windtunnel.trainers.loop.processes import check_devices
 from windtunnel.trainers.recipe import Recipe
 
 
+def test_a_callback_writes_checkpoints_into_a_new_folder(tmp_path: Path) -> None:
+    callback = pl.callbacks.ModelCheckpoint(tmp_path / "new" / "folder", save_top_k=-1)
+    finetune(SmallNet(TASKS["binary"]), rows(), callbacks=[callback], **QUICK)
+    assert [*(tmp_path / "new" / "folder").glob("*.ckpt")]
+
+
 def test_an_early_stop_of_a_callback() -> None:
     class Stop(pl.Callback):
         def on_train_epoch_end(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:

@@ -167,6 +167,9 @@ def test_arguments_are_checked(path: Path) -> None:
         windtunnel.compile(net, backend="torchscript").refresh(rows)
     with pytest.raises(InvalidOption, match="anchor=-1"):
         net.refresh(rows, anchor=-1)
+    for valid in (None, rows):
+        with pytest.raises(BadInput, match="all 100 weights are 0"):
+            net.refresh((*rows, np.zeros(100)), valid=valid)
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from windtunnel.errors import BadInput
 from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.trainers.data.encoded_loader import EncodedLoader, check_whole, share_steps
 from windtunnel.trainers.data.encoding import SeenClasses
-from windtunnel.trainers.data.hold_out import hold_out_mask
+from windtunnel.trainers.data.hold_out import hold_out_mask, is_enough
 from windtunnel.trainers.data.schema import BatchSchema
 from windtunnel.trainers.loop.processes import rank, world
 
@@ -42,6 +42,8 @@ class EncodedRows(EncodedLoader):
     equal: bool = True  # whether all processes take the same number of rows; if not, no row is read twice
     schema: BatchSchema | None = None
     scores: Tensor | None = None
+    # bool ``[N]``, the rows to validate on where no others are given; None draws them at random
+    held_out: Tensor | None = None
     _pinned: bool = field(default=False, init=False)
     _epoch: int = field(default=0, init=False)
 
@@ -150,13 +152,19 @@ class EncodedRows(EncodedLoader):
         return (self.rows, self.target) if self.weight is None else (self.rows, self.target, self.weight)
 
     def hold_out(self, fraction: float, seed: int) -> tuple[Self, Self] | None:
-        """Split the rows into a training and a validation part, stratified by class; see ``hold_out_mask``."""
+        """Split the rows into a training and a validation part; None if too few rows or classes are left in one.
+
+        Without ``held_out`` rows are drawn at random, see ``hold_out_mask``.
+        """
         assert self.target is not None
-        chosen = hold_out_mask(self.target, fraction, seed)
+        chosen = self.held_out
         if chosen is None:
+            chosen = hold_out_mask(self.target, self.weight, fraction, seed)
+        if not is_enough(chosen, self.target, self.weight):
             return None
-        train = self._with_blocks(lambda block: block[~chosen], drop_last=self.drop_last and self.shuffle)
-        return train, self._with_blocks(lambda block: block[chosen], shuffle=False, drop_last=False)
+        whole = replace(self, held_out=None)
+        train = whole._with_blocks(lambda block: block[~chosen], drop_last=self.drop_last and self.shuffle)
+        return train, whole._with_blocks(lambda block: block[chosen], shuffle=False, drop_last=False)
 
     def check_batches(self, role: str) -> None:
         """Raise ``BadInput`` for rows without targets, and for too few rows to make a batch."""

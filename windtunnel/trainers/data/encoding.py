@@ -47,6 +47,12 @@ def encode(
     return rows, target, None if weight is None else encode_weights(weight, count)
 
 
+def check_weights(weights: Tensor | None) -> None:
+    """Raise ``BadInput`` if all rows have weight 0."""
+    if weights is not None and not weights.any():
+        raise BadInput(f"all {len(weights)} weights are 0; give at least one row a weight above 0")
+
+
 def _checked_target(net: TranslatedPipeline, target: Tensor) -> Tensor:
     """The encoded target, checked: class indices in range, or finite values."""
     if net.head.classes is None:

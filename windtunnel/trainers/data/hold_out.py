@@ -6,19 +6,27 @@ import torch
 from torch import Tensor
 
 
-def hold_out_mask(target: Tensor, fraction: float, seed: int) -> Tensor | None:
+def hold_out_mask(target: Tensor, weight: Tensor | None, fraction: float, seed: int) -> Tensor:
     """A mask of the rows to hold out for validation, bool ``[N]``; stratified by class if the target holds integers.
 
-    Of each class ``round(fraction * count)`` rows are held out, at least one if the class has two. None where too few
-    rows or fewer than two classes would be held out.
+    Of each class ``round(fraction * count)`` rows are held out, at least one if the class has two. Rows of weight 0
+    do not count, and none of them is held out.
     """
     order = torch.randperm(len(target), generator=torch.Generator().manual_seed(seed))
-    classes = None if target.is_floating_point() else target.cpu()
-    strata = torch.zeros(len(target), dtype=torch.int64) if classes is None else classes[order]
+    if weight is not None:
+        order = order[weight.cpu()[order] > 0]
+    strata = torch.zeros(len(order), dtype=torch.int64) if target.is_floating_point() else target.cpu()[order]
     chosen = torch.zeros(len(target), dtype=torch.bool)
     for stratum in sorted(set(strata.tolist())):
         rows = order[strata == stratum]
         chosen[rows[: max(round(fraction * len(rows)), 1) if len(rows) > 1 else 0]] = True
-    if not chosen.any() or chosen.all() or (classes is not None and len(set(classes[chosen].tolist())) < 2):
-        return None
     return chosen
+
+
+def is_enough(chosen: Tensor, target: Tensor, weight: Tensor | None) -> bool:
+    """Whether rows are left on both sides of a mask, and the chosen ones have two classes if the target has classes."""
+    counted = torch.ones_like(chosen) if weight is None else weight.cpu() > 0
+    held_out = chosen & counted
+    if not held_out.any() or not (~chosen & counted).any():
+        return False
+    return target.is_floating_point() or len(set(target.cpu()[held_out].tolist())) > 1

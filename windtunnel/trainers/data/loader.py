@@ -14,7 +14,7 @@ from windtunnel.errors import BadInput
 from windtunnel.program.scoring_pipeline import SPARSE_BYTES
 from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.trainers.data.encoded_rows import EncodedRows, LazilyEncodedRows
-from windtunnel.trainers.data.encoding import encode
+from windtunnel.trainers.data.encoding import check_weights, encode
 from windtunnel.trainers.data.schema import BatchSchema
 
 DENSE_BYTES = 2**28
@@ -72,8 +72,7 @@ def loader(
     rows, target, weights = encode(net, X, y, weight, training=training)
     if rows.numbers.shape[0] == 0:
         raise BadInput("X has no rows; give at least one")
-    if weights is not None and not weights.any():
-        raise BadInput(f"all {len(weights)} weights are 0; give at least one row a weight above 0")
+    check_weights(weights)
     order: dict[str, Any] = {"shuffle": shuffle, "seed": seed, "drop_last": drop_last, "schema": BatchSchema.of(net)}
     if raw is None:
         return EncodedRows(rows, target, weights, batch_size=batch_size, **order)

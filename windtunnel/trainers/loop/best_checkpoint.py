@@ -263,10 +263,11 @@ class LocalCheckpointIO(TorchCheckpointIO):
     """
 
     def save_checkpoint(self, checkpoint: dict[str, Any], path: Any, storage_options: Any = None) -> None:
-        """Write the file."""
+        """Write the file, in a new folder if there is none."""
         if "://" in str(path):
             super().save_checkpoint(checkpoint, path, storage_options)
         else:
+            Path(path).parent.mkdir(parents=True, exist_ok=True)
             with open(path, "wb") as file:
                 try:
                     torch.save(checkpoint, file)

@@ -70,7 +70,11 @@ class FineTuning(pl.LightningModule):
         return loss * process_weight(batch[2]) if len(batch) == 3 and world() > 1 else loss
 
     def backward(self, loss: Tensor, *args: Any, **kwargs: Any) -> None:
-        """Compute the gradients."""
+        """Compute the gradients, in a unit in which weight decay and the optimizer's constants are of the right size.
+
+        The gradients of a squared error grow with the square of the unit of the target.
+        """
+        loss = loss / getattr(self.net, "gradient_scale", 1.0)
         with explained(self.recipe.compile) if self.recipe.compile else contextlib.nullcontext():
             super().backward(loss, *args, **kwargs)
 
@@ -155,10 +159,8 @@ class FineTuning(pl.LightningModule):
                 if parameter.requires_grad:
                     groups.setdefault(kinds.get(name, ""), []).append(parameter)
         rates = {"table": self.recipe.table_rate, "tree": self.recipe.tree_rate, "leaf": self.recipe.leaf_rate}
-        # ``decay_scale`` adapts weight decay to the size of the loss gradients.
-        decay = self.recipe.weight_decay * getattr(self.net, "decay_scale", 1.0)
         return [
-            {"params": parameters, "lr": self.recipe.learning_rate * rates.get(kind, 1.0), "weight_decay": decay}
+            {"params": parameters, "lr": self.recipe.learning_rate * rates.get(kind, 1.0)}
             for kind, parameters in groups.items()
         ]
 

@@ -17,8 +17,8 @@ from windtunnel.encode.rows import dimensions
 from windtunnel.errors import BadInput
 from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.trainers.data.encoded_loader import EncodedLoader
-from windtunnel.trainers.data.encoding import encode
-from windtunnel.trainers.data.hold_out import hold_out_mask
+from windtunnel.trainers.data.encoding import check_weights, encode
+from windtunnel.trainers.data.hold_out import hold_out_mask, is_enough
 
 HELD_OUT = 0.2
 
@@ -48,8 +48,8 @@ class RefreshData:
         target, weight = torch.cat([part[1] for part in parts]), torch.cat([part[2] for part in parts])
         at = torch.arange(total)
         is_new, is_old = at < first, at >= total - last
-        tested = ~(is_new | is_old) if valid is not None else _hold_out(is_new, target, seed)
-        held_out = _hold_out(is_old, target, seed) if last else is_old
+        tested = ~(is_new | is_old) if valid is not None else _hold_out(is_new, target, weight, seed)
+        held_out = _hold_out(is_old, target, weight, seed) if last else is_old
         return cls(rows, target, weight, is_new & ~tested, tested, is_old & ~held_out, held_out, is_new)
 
     def take(self, mask: Tensor) -> tuple[Batch, Tensor, Tensor]:
@@ -108,17 +108,20 @@ def _encode(net: TranslatedPipeline, data: Any) -> tuple[Batch, Tensor, Tensor]:
         X = Batch(X.numbers, torch.nn.functional.pad(X.ids, (0, max(added, 0)), value=UNKNOWN_ID))
     rows, target, weights = encode(net, X, y, *weight, training=True)
     assert target is not None
+    check_weights(weights)
     return rows, target, torch.ones(len(target)) if weights is None else weights
 
 
-def _hold_out(rows: Tensor, target: Tensor, seed: int) -> Tensor:
+def _hold_out(rows: Tensor, target: Tensor, weight: Tensor, seed: int) -> Tensor:
     """A fifth of some rows, bool ``[N]``."""
-    chosen = hold_out_mask(target[rows], HELD_OUT, seed)
-    if chosen is None:
+    target, weight = target[rows], weight[rows]
+    chosen = hold_out_mask(target, weight, HELD_OUT, seed)
+    if not is_enough(chosen, target, weight):
         why = "are too few to hold a fifth of them out; give more rows"
-        if not target.is_floating_point() and len(torch.unique(target[rows])) < 2:
+        counted = target[weight > 0]
+        if not target.is_floating_point() and len(torch.unique(counted)) < 2:
             why = "are all of one class, and the fifth of them that is held out needs two; give rows of another class"
-        raise BadInput(f"{int(rows.sum())} rows {why}")
+        raise BadInput(f"{len(counted)} rows with a weight above 0 {why}")
     mask = torch.zeros_like(rows)
     mask[rows] = chosen
     return mask

@@ -41,8 +41,8 @@ class ResidualOnScores(nn.Module):
     def __init__(self, residual: ResidualModel, head: Head, gradient: float) -> None:
         super().__init__()
         self.residual, self.head = residual, head
-        # Weight decay is relative to ``gradient``, the root mean square of the loss's gradient by the scores.
-        self.decay_scale = gradient / USUAL_GRADIENT
+        # ``gradient`` is the root mean square of the loss's gradient by the scores; 0 where the scores are perfect.
+        self.gradient_scale = gradient / USUAL_GRADIENT or 1.0
 
     def forward(self, numbers: Tensor, ids: Tensor) -> Tensor:
         """Scores of rows with init scores."""
