@@ -15,7 +15,7 @@ from sklearn.pipeline import make_pipeline
 
 import windtunnel
 from windtunnel.api.crossfit import _losses
-from windtunnel.errors import BadInput
+from windtunnel.errors import BadInput, InvalidOption
 from windtunnel.trainers.data.encoded_rows import EncodedRows
 from windtunnel.trainers.recipe import Recipe
 
@@ -126,6 +126,13 @@ def test_folds_that_cannot_be_made(options: dict[str, Any], why: str) -> None:
     X = frame(60)
     with pytest.raises((BadInput, ValueError), match=why):
         windtunnel.crossfit(unfitted(), X, labelled(X, "label"), **options)
+
+
+@pytest.mark.parametrize("options", [{"joint": True}, {"recipe": "joint"}, {"recipe": "paper"}, {"residual": False}])
+def test_members_themselves_are_not_trained(options: dict[str, Any]) -> None:
+    X = frame(60)
+    with pytest.raises(InvalidOption, match="a residual model on top of its members"):
+        windtunnel.crossfit(make_pipeline(encoded(), Ridge()), X, labelled(X, "value"), **options)
 
 
 def test_a_class_that_a_member_lacks() -> None:

@@ -79,6 +79,8 @@ def cascade(
 
     Raises
     ------
+    BadInput
+        Labels of ``valid`` that are none of the classes.
     UnsupportedEstimator
         The pipeline has no feature groups, its last step cannot be compiled, or a row depends on the others (NMF).
     InvalidOption
@@ -91,13 +93,15 @@ def cascade(
     _check_options(metric, accuracy_loss, gamma)
     grouped = GroupedPipeline.of(pipeline)
     inputs, (rows, target) = grouped.inputs(train[0]), valid
-    groups = feature_groups(grouped, rows, target, cost or {}, seed, compile)
     full = compile(pipeline) if net is None else net
     if full.program.needs_all_rows():
         raise UnsupportedEstimator(
             "the score of a row depends on the other rows of a call, and a full model of a cascade gets only some of "
             "them; use the pipeline without a cascade."
         )
+    if isinstance(full.head.classes, np.ndarray):
+        full.head.encode_target(target)  # rejects labels that are none of the classes
+    groups = feature_groups(grouped, rows, target, cost or {}, seed, compile)
     full_probabilities = _probabilities(full, rows, metric)
     gammas = GAMMAS if full_probabilities is not None else (GAMMA_OF_FILTERS,)
     candidates: dict[tuple[str, ...], Cascade] = {}

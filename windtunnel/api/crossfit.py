@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ from torch import Tensor
 from windtunnel.api.compile import exact_translation
 from windtunnel.api.translation import Translation
 from windtunnel.compiler.strategies import choose
+from windtunnel.errors import InvalidOption
 from windtunnel.estimators.cross_fitted import CrossFittedClassifier, CrossFittedRegressor
 from windtunnel.modules.base import Module
 from windtunnel.modules.ensembles.log_pool import LogPool
@@ -28,6 +29,7 @@ from windtunnel.trainers.data.loader import loader
 from windtunnel.trainers.recipe import Recipe
 from windtunnel.trainers.residual.significance import GroupLosses, group_losses
 
+RECIPE_FIELDS = [field.name for field in fields(Recipe)]
 MANY_ROWS = 10_000
 """With this number of training rows or more, a member loses little by missing a fold."""
 
@@ -90,7 +92,9 @@ def crossfit(
     Raises
     ------
     BadInput
-        For folds that cannot be made, or rows, targets or options that cannot be used.
+        For folds that cannot be made, or rows and targets that cannot be used.
+    InvalidOption
+        For an option that is unknown, or trains the members themselves.
     UnsupportedEstimator
         For a pipeline with a step that has no translation.
 
@@ -98,10 +102,18 @@ def crossfit(
     --------
     >>> net = windtunnel.crossfit(pipeline, X, y, folds=5, time=X["day"])  # doctest: +SKIP
     """
+    overrides = {name: options.pop(name) for name in RECIPE_FIELDS if name in options}
+    if recipe is None or isinstance(recipe, str):
+        overrides = {"seed": seed, **overrides}
+    resolved = Recipe.resolve(recipe, overrides)
+    if resolved.joint or not resolved.residual:
+        raise InvalidOption(
+            "crossfit trains a residual model on top of its members, and not the members themselves; leave out joint=, "
+            "residual= and recipe='joint' or 'paper', or translate a fitted pipeline and fit it jointly."
+        )
     family = CrossFittedClassifier if is_classifier(pipeline) else CrossFittedRegressor
     source = family(pipeline, folds=folds, random_state=seed).fit(X, y, weight, groups=groups, time=time)
     net = _fast_translation(source)
-    resolved = Recipe.resolve(recipe, {"seed": seed} if recipe is None or isinstance(recipe, str) else {})
     train = loader(net, X, y, weight, seed=resolved.seed)
     scores = _scores(net.head, source.out_of_fold(X))
     held_out = _held_out(train.size, groups, time, resolved)

@@ -252,6 +252,17 @@ def test_pipelines_whose_rows_depend_on_each_other_are_rejected(rows):
         windtunnel.cascade(pipeline, (frame, target), (frame, target))
 
 
+def test_labels_and_costs_that_are_none_are_rejected(pipeline, rows):
+    frame, target = rows
+    for metric in ("accuracy", "auc"):
+        with pytest.raises(windtunnel.BadInput, match="labels 'never' are not among the classes"):
+            windtunnel.cascade(pipeline, rows, (frame, np.where(target == "no", "never", target)), metric=metric)
+    group = GroupedPipeline.of(pipeline).names[0]
+    for seconds in (-1.0, np.nan, np.inf, "1"):
+        with pytest.raises(windtunnel.InvalidOption, match="numbers from 0 up"):
+            windtunnel.cascade(pipeline, rows, rows, cost={group: seconds})
+
+
 def test_a_metric_that_is_unknown_or_for_two_classes_is_rejected(pipeline, rows):
     with pytest.raises(windtunnel.InvalidOption, match="'accuracy', 'auc'"):
         windtunnel.cascade(pipeline, rows, rows, metric="f1")

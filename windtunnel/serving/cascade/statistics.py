@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -52,6 +53,9 @@ def feature_groups(
     """
     if unknown := sorted(set(declared) - set(grouped.names)):
         raise InvalidOption(f"cost= names {unknown[0]!r}; the groups are {', '.join(map(repr, grouped.names))}.")
+    for name, seconds in declared.items():
+        if not (isinstance(seconds, Real) and 0 <= seconds < np.inf):
+            raise InvalidOption(f"cost= gives {name!r} {seconds!r} seconds per row; accepted are numbers from 0 up.")
     first = np.arange(len(target))
     inputs = grouped.inputs(take_rows(rows, first[:IMPORTANCE_ROWS]))
     blocks = {name: grouped.features(inputs, [name]) for name in grouped.names}
