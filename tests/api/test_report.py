@@ -11,7 +11,7 @@ import pytest
 import torch
 from export_cases import PIPELINES, fitted, frame, target, translated, with_host_step
 from sklearn.ensemble import RandomForestClassifier
-from sklearn.metrics import roc_auc_score
+from sklearn.metrics import log_loss, roc_auc_score
 
 import windtunnel
 from windtunnel.program.records.origin import Origin
@@ -117,6 +117,16 @@ def test_the_report_compares_with_the_source_on_test_rows() -> None:
     assert json.loads(report.to_json())["test_scores"] == scores
     of_one_class = json.loads(net.report((rows, ["yes"] * len(rows))).to_json())["test_scores"]["fine-tuned"]
     assert of_one_class["auroc"] is None and of_one_class["log_loss"] > 0
+    weight = np.linspace(0, 2, len(rows))
+    weighted = net.report((rows, labels, weight)).test_scores["fine-tuned"]
+    probabilities = pipeline.predict_proba(rows)
+    assert weighted == pytest.approx(
+        {
+            "auroc": roc_auc_score(labels == pipeline.classes_[1], probabilities[:, 1], sample_weight=weight),
+            "log_loss": log_loss(labels, probabilities, sample_weight=weight),
+        },
+        abs=1e-9,
+    )
     with pytest.raises(windtunnel.InvalidOption, match=r"give test=\(X, y\) too"):
         net.report(source=pipeline)
 

@@ -126,6 +126,10 @@ def test_estimators_have_the_methods_of_their_pipeline():
 
     assert not hasattr(WindTunnelClassifier(LinearSVC()), "predict_proba")
     assert hasattr(WindTunnelClassifier(LinearSVC()), "decision_function")
+    assert not hasattr(WindTunnelClassifier(LinearSVC()), "predict_log_proba")
+    X, y = load_breast_cancer(return_X_y=True)
+    fitted = WindTunnelClassifier(recipe=Recipe(epochs=1)).fit(X, y)
+    np.testing.assert_allclose(np.exp(fitted.predict_log_proba(X)), fitted.predict_proba(X), atol=1e-12)
 
 
 @pytest.mark.parametrize("folds", [1, 2.5, "many"])

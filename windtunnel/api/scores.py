@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -36,8 +37,10 @@ LOSS_METRICS: dict[str, tuple[str, Callable[..., float]]] = {
 """Loss of a regressor to the name and function of its main metric, if the loss is not the squared error."""
 
 
-def measure(model: Any, X: pd.DataFrame, y: NDArray[Any], *, head: Head) -> dict[str, float]:
-    """Score a fitted model, the main metric first.
+def measure(
+    model: Any, X: pd.DataFrame, y: NDArray[Any], weight: NDArray[Any] | None = None, *, head: Head
+) -> dict[str, float]:
+    """Score a fitted model on rows that may have weights, the main metric first.
 
     Two classes: AUROC (NaN if y holds one class) and log loss. More classes: log loss and accuracy. Classifiers without
     probabilities: accuracy in their place. Several targets with classes: their mean accuracy. Regressors: the metric of
@@ -50,21 +53,25 @@ def measure(model: Any, X: pd.DataFrame, y: NDArray[Any], *, head: Head) -> dict
         scores = {}
         if head.loss in LOSS_METRICS:
             name, metric = LOSS_METRICS[head.loss]
-            scores[name] = _loss_metric(metric, y, values, head.loss_options)
-        return scores | {"rmse": float(root_mean_squared_error(y, values)), "r2": float(r2_score(y, values))}
+            scores[name] = _loss_metric(partial(metric, sample_weight=weight), y, values, head.loss_options)
+        rmse, r2 = (float(score(y, values, sample_weight=weight)) for score in (root_mean_squared_error, r2_score))
+        return scores | {"rmse": rmse, "r2": r2}
     classes = model.classes_
     if isinstance(classes, list):  # several targets
         labels = model.predict(X)
-        return {"accuracy": float(np.mean([accuracy_score(y[:, at], labels[:, at]) for at in range(len(classes))]))}
+        targets = zip(y.T, labels.T, strict=True)
+        return {"accuracy": float(np.mean([accuracy_score(*pair, sample_weight=weight) for pair in targets]))}
     probability = model.predict_proba(X) if hasattr(model, "predict_proba") else None
     scores = {}
     if len(classes) == 2 and (probability is not None or hasattr(model, "decision_function")):
         decision = model.decision_function(X) if probability is None else probability[:, 1]
-        scores["auroc"] = float(roc_auc_score(y == classes[1], decision)) if len(np.unique(y)) == 2 else float("nan")
+        both = len(np.unique(y)) == 2
+        auroc = roc_auc_score(y == classes[1], decision, sample_weight=weight) if both else np.nan
+        scores["auroc"] = float(auroc)
     if probability is not None:
-        scores["log_loss"] = float(log_loss(y, probability, labels=classes))
+        scores["log_loss"] = float(log_loss(y, probability, labels=classes, sample_weight=weight))
     if probability is None or len(classes) > 2:
-        scores["accuracy"] = float(accuracy_score(y, model.predict(X)))
+        scores["accuracy"] = float(accuracy_score(y, model.predict(X), sample_weight=weight))
     return scores
 
 

@@ -163,12 +163,12 @@ class Translation(TranslatedPipeline):
 
         return explain(self, rows, background, samples=samples)
 
-    def report(self, test: tuple[Any, Any] | None = None, *, source: Any = None) -> Report:
+    def report(self, test: tuple[Any, ...] | None = None, *, source: Any = None) -> Report:
         """A report of what each step became, its fidelity, and what training has changed.
 
         Parameters
         ----------
-        test : (X, y), optional
+        test : (X, y) or (X, y, weight), optional
             Raw rows that neither the pipeline nor ``fit`` has seen. The report then has the metrics on them.
         source : fitted estimator, optional
             The source pipeline, for its metrics on the test rows beside those of the translation.
@@ -187,10 +187,9 @@ class Translation(TranslatedPipeline):
         from windtunnel.api.scores import measure  # scikit-learn's metrics, which take a moment to import
 
         models = {"fine-tuned": self} if source is None else {"source pipeline": source, "fine-tuned": self}
-        X, y = test
-        return Report.of(
-            self, {name: measure(model, X, np.asarray(y), head=self.head) for name, model in models.items()}
-        )
+        X, y, *weight = test
+        rest = [np.asarray(each) for each in (y, *weight)]
+        return Report.of(self, {name: measure(model, X, *rest, head=self.head) for name, model in models.items()})
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the safe artefact that ``windtunnel.load`` reads: JSON, vocabularies and tensors, no code."""

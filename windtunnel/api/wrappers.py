@@ -336,6 +336,11 @@ class WindTunnelClassifier(ClassifierMixin, _WindTunnel):
         """Probabilities, one column per class."""
         return self._call("predict_proba", X)  # type: ignore[no-any-return]
 
+    @available_if(_translation_has("predict_log_proba"))
+    def predict_log_proba(self, X: Any) -> NDArray[np.float64]:
+        """Logarithms of the probabilities, one column per class."""
+        return self._call("predict_log_proba", X)  # type: ignore[no-any-return]
+
     @available_if(_translation_has("decision_function"))
     def decision_function(self, X: Any) -> NDArray[np.float64]:
         """Raw scores."""
