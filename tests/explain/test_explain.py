@@ -16,6 +16,7 @@ from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, StandardScaler
+from sklearn.svm import SVC
 
 import windtunnel
 from windtunnel.errors import BadInput
@@ -297,6 +298,20 @@ def test_several_classes_have_a_row_and_a_bar_for_each() -> None:
     pyplot.close("all")
     with pytest.raises(BadInput, match="output='x'; there are '0', '1', '2'"):
         explanation.plot(row=0, output="x")
+
+
+def test_scores_of_pairs_of_classes_are_named_so() -> None:
+    X = np.random.default_rng(0).normal(size=(300, 3))
+    source = SVC().fit(X, np.digitize(X[:, 0] + X[:, 1], [-0.8, 0.8]))
+    explained = windtunnel.translate(source).explain(X[:100], X[:50])
+    assert explained.outputs == ("0 rather than 1", "0 rather than 2", "1 rather than 2")
+    scores = explained.values.sum(axis=1) + explained.base
+    pairs = [output.split(" rather than ") for output in explained.outputs]
+    most = []
+    for row in scores:
+        votes = [pair[int(score <= 0)] for pair, score in zip(pairs, row, strict=True)]
+        most.append(max("012", key=votes.count))
+    assert np.mean(most == source.predict(X[:100]).astype(str)) > 0.95
 
 
 def test_what_cannot_be_explained() -> None:

@@ -18,6 +18,7 @@ import pyarrow as pa
 import pytest
 from file_mutations import changed_bytes, changed_json
 from sklearn.linear_model import LinearRegression
+from sklearn.preprocessing import StandardScaler
 
 import windtunnel
 from tests.support.churn import fitted_churn
@@ -156,6 +157,13 @@ TENSOR = {"name": "rows", "shape": [1, 2], "datatype": "FP64", "data": [2, 1]}
         {"inputs": [TENSOR | {"shape": [2**62] * 3000}]},
         {"inputs": [TENSOR | {"shape": [2], "data": [[1, 2], [3, 4]]}]},
         {"inputs": [TENSOR], "outputs": 5},
+        {"inputs": [TENSOR, TENSOR]},
+        {"inputs": [TENSOR | {"data": ["2", 1]}]},
+        {"inputs": [TENSOR | {"data": [True, 1]}]},
+        {"inputs": [TENSOR | {"datatype": "INT64", "data": [1.7, 1]}]},
+        {"inputs": [TENSOR | {"datatype": "BOOL", "data": [0.3, True]}]},
+        {"inputs": [TENSOR | {"datatype": "BOOL", "data": ["False", True]}]},
+        {"inputs": [TENSOR | {"datatype": "FP32", "data": [-1e39, 1]}]},
     ],
 )
 def test_bad_tensors_are_rejected(call, message):
@@ -252,6 +260,12 @@ def test_binary_tensors_give_the_predictions_of_the_source(call, port, fitted):
         assert infer(message, data)[0] == 422
     for length in ("7", "99999", "-1", "x"):
         assert call("POST", "/v2/models/churn/infer", message, {JSON_BYTES: length})[0] == 422
+
+
+def test_a_pipeline_that_ends_in_a_transformer_is_not_served(tmp_path):
+    windtunnel.compile(StandardScaler().fit([[0.0], [1.0]])).save(tmp_path / "scaler.windtunnel")
+    with pytest.raises(windtunnel.UnsupportedEstimator, match="ends in a transformer"):
+        application([tmp_path / "scaler.windtunnel"])
 
 
 def test_unknown_models_versions_and_paths_are_404(call):

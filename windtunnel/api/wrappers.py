@@ -310,8 +310,8 @@ class WindTunnelClassifier(ClassifierMixin, _WindTunnel):
         All options of fine-tuning, such as ``windtunnel.Recipe(epochs=5)``. A search takes whole recipes, or single
         options: ``{"recipe__epochs": [3, 6]}``.
     validation_fraction : float or None, default None
-        Fraction of the rows for validation, which choose the epoch; None is that of the recipe, 0.1. LightGBM, XGBoost or CatBoost as the last step,
-        with early stopping among its options, stops by these rows too.
+        Fraction of the rows for validation, which choose the epoch; None is that of the recipe, 0.1. LightGBM, XGBoost
+        or CatBoost as the last step, with early stopping among its options, stops by these rows too.
     folds : int, "auto" or None
         Members of ``windtunnel.crossfit``: more accurate, and as many times slower to score. "auto" and None are one
         model.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from itertools import combinations
 
 import numpy as np
 import torch
@@ -128,8 +129,10 @@ def _standard_error(of_columns: Contributions, terms: int) -> NDArray[np.float64
 
 
 def _outputs(head: Head, count: int) -> tuple[str, ...]:
-    """A name for each raw score: the label that it speaks for."""
+    """A name for each raw score: the label that it speaks for, or of support vector machines the two it compares."""
     labels = [str(label) for label in head.labels_in_order]
     if count == 1:
         return (labels[1] if len(labels) == 2 else "prediction",)
+    if head.is_pairwise:
+        return tuple(f"{one} rather than {other}" for one, other in combinations(labels, 2))
     return tuple(labels) if len(labels) == count else tuple(f"output {k}" for k in range(count))

@@ -43,7 +43,8 @@ class Explanation:
     data : DataFrame
         The raw values of the explained rows.
     outputs : tuple of str
-        A name for each of the K scores: the label that it speaks for, "prediction" of a regressor.
+        A name for each of the K scores: the label that it speaks for, "prediction" of a regressor, or
+        "a rather than b" if there is one for each pair of labels.
     unit : str
         "log-odds", "probability", "prediction", "log of the prediction" or "raw score".
     method : str

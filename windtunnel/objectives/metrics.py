@@ -41,8 +41,6 @@ _METRICS_OF_TASK = {
 }
 _RANKINGS = ("auroc", "average_precision")
 _PROBABILITIES = (*PROBABILITIES, "sigmoid", "softmax", "sigmoids", "one_vs_rest", "modified_huber")
-_PAIRS = "one_vs_one_hinge"
-"""The loss of a model with one score per pair of classes."""
 
 
 class Metric:
@@ -161,7 +159,7 @@ def _pick(name: str | None, head: Head, extra: Collection[str]) -> str:
     fits = _METRICS_OF_TASK[head.task]
     if head.link not in _PROBABILITIES and "predict_proba" not in extra:
         fits = tuple(metric for metric in fits if metric != "log_loss")
-    if head.loss == _PAIRS and not {"predict_proba", "decision_function"} & {*extra}:
+    if head.is_pairwise and not {"predict_proba", "decision_function"} & {*extra}:
         fits = tuple(metric for metric in fits if metric not in _RANKINGS)
     if name is None and _has_labels_only(head, fits):
         return "accuracy"

@@ -62,6 +62,11 @@ class Head:
         )
 
     @property
+    def is_pairwise(self) -> bool:
+        """Whether there is a raw score for each pair of classes, as in support vector machines of several classes."""
+        return self.loss == "one_vs_one_hinge"
+
+    @property
     def labels_in_order(self) -> list[Any]:
         """The labels as Python values, those of several targets one after the other; empty without labels."""
         classes = [] if self.classes is None else self.classes if isinstance(self.classes, list) else [self.classes]

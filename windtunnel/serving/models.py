@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from windtunnel.encode import Rows
-from windtunnel.errors import InvalidOption
+from windtunnel.errors import InvalidOption, UnsupportedEstimator
 from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.serving import metrics
 from windtunnel.serving.batching import Server
@@ -71,6 +71,10 @@ class LoadedModel:
         """The facts of a model."""
         net = main_net(model)
         methods = [method for method in METHODS if method in net.head.methods]
+        if not methods:
+            raise UnsupportedEstimator(
+                "this pipeline ends in a transformer, so there is nothing to predict; serve one with a final predictor."
+            )
         return cls(model, net, Schema.of(net), methods, net.head.labels_in_order, version)
 
 

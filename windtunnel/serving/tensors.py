@@ -57,16 +57,19 @@ def rows_of_tensors(message: Mapping[str, Any], data: memoryview, schema: Schema
     Raises
     ------
     BadInput
-        A tensor of an unknown type, of a shape that does not fit its data, or of another shape than the schema's.
+        A tensor of an unknown type, with values that the type does not hold, of a shape that does not fit its data or
+        the schema; two tensors of one name.
     """
-    columns = {}
+    columns: dict[str, np.ndarray[Any, Any]] = {}
     for tensor in message["inputs"]:
         if not isinstance(tensor, Mapping) or not {"name", "shape", "datatype"} <= tensor.keys():
             raise BadInput("a tensor must have name, shape, datatype and data.")
         size = _parameter(tensor, "binary_data_size")
         if size is not None and not (isinstance(size, int) and 0 <= size <= len(data)):
             raise BadInput(f"a tensor has a binary_data_size of {str(size)[:50]}; {len(data)} bytes are left.")
-        columns[str(tensor["name"])] = _values(tensor, None if size is None else data[:size])
+        if (name := str(tensor["name"])) in columns:
+            raise BadInput(f"tensor {name[:100]!r} is given twice.")
+        columns[name] = _values(tensor, None if size is None else data[:size])
         data = data[size or 0 :]
     if len(data):
         raise BadInput(f"{len(data)} bytes are left behind the tensors; give each its binary_data_size.")
@@ -105,8 +108,23 @@ def _of_json(data: Any, datatype: str, dimensions: int) -> np.ndarray[Any, Any]:
     flat = data if isinstance(data, list) else [data]
     if dimensions == 2:
         flat = [item for value in flat for item in (value if isinstance(value, list) else [value])]
+    if datatype == "BYTES":
+        return np.array(flat, dtype=object)
+    if wrong := [value for value in flat if value is not None and not _holds(datatype, value)]:
+        raise ValueError(str(wrong[0])[:100])
     missing = any(value is None for value in flat)
-    return np.array(flat, dtype=object if datatype == "BYTES" else "f8" if missing else _TYPES[datatype])
+    return np.array(flat, dtype="f8" if missing else _TYPES[datatype])
+
+
+def _holds(datatype: str, value: Any) -> bool:
+    """Whether a type of numbers holds a value of JSON as it is, but for rounding."""
+    if datatype == "BOOL" or isinstance(value, bool):
+        return datatype == "BOOL" and isinstance(value, bool)
+    if not isinstance(value, int | float):
+        return False
+    if datatype.startswith("FP"):
+        return abs(value) <= float(np.finfo(_TYPES[datatype]).max)
+    return value == int(value)
 
 
 def _texts(data: memoryview) -> list[str]:

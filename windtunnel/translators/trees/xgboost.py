@@ -9,9 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import xgboost
 from numpy.typing import NDArray
-from packaging.version import Version
 from xgboost import Booster, DMatrix, XGBClassifier, XGBRanker, XGBRegressor, XGBRFClassifier, XGBRFRegressor
 
 from windtunnel.errors import UnsupportedEstimator
@@ -49,8 +47,6 @@ OBJECTIVES = {
 }
 LEAST_SHARE = np.float32(1e-6)
 """XGBoost clips the base score of logistic objectives to [LEAST_SHARE, 1 - LEAST_SHARE]."""
-REJECTS_UNKNOWN_NUMBERS = Version(xgboost.__version__) >= Version("3.3")
-"""Whether unknown numbers of a category column are rejected, as unknown texts are; before 3.3 they were missing."""
 FLOAT32 = dict.fromkeys(("predict", "predict_proba", "apply"), "float32")
 
 
@@ -166,8 +162,8 @@ class _Model:
         scores, leaves = HardTrees.of(model), TreeLeaves.numbered(model, numbers, shape)
         scores.next_above_in_data = leaves.next_above_in_data = True
         codes = self._codes()
-        closed = [column for column, values in codes.items() if REJECTS_UNKNOWN_NUMBERS or isinstance(values[0], str)]
-        reads = InputColumns(codes, closed, needs_names=True, sparse_zeros=False)
+        # XGBoost 3.2 takes some unknown categories for the next known one; later versions reject them.
+        reads = InputColumns(codes, [*codes], needs_names=True, sparse_zeros=False)
         return Predictor(scores, flat=flat, reads=reads, column_methods={"apply": leaves}, **options)
 
     def _linear(self) -> Module:
