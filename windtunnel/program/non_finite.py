@@ -11,7 +11,7 @@ from windtunnel.program.wiring import Node, Place, Source, Wiring
 
 NOT_FINITE = frozenset(("nan", "inf"))
 OUTSIDE = -1
-"""Stands for a column where a step rejects rows by ``Module.rejected_rows``."""
+"""Stands for a column that says where a step rejects rows."""
 Guard = tuple[Place, frozenset[str]]
 """A column, and the kinds of values ("nan", "inf", "huge") for which a row is rejected."""
 
@@ -56,8 +56,8 @@ def cleared_by_scores(program: Program, always_finite: Iterable[int] = ()) -> fr
 def slot_guards(program: Program, method: str) -> dict[tuple[int, int], frozenset[str]]:
     """The kinds of values that a method rejects in each column, by slot (0: the numbers) and place in it.
 
-    The slot of a step and ``OUTSIDE`` stand for the rows that the step rejects by ``Module.rejected_rows``, of kind
-    "outside".
+    The slot of a step and ``OUTSIDE`` stand for the rows that the step rejects, of kind "outside": of a step with rules
+    of its own, or with a computed input, as finite numbers of the rows may overflow on their way to it.
     """
     wiring, tracer = _tracer(program, ())
     nodes = [*wiring.nodes, *(node for name, node in wiring.method_nodes.items() if name == method)]
@@ -66,8 +66,10 @@ def slot_guards(program: Program, method: str) -> dict[tuple[int, int], frozense
     slots |= {node: 2 + position for position, node in enumerate(nodes)}
     guards: dict[tuple[int, int], frozenset[str]] = {}
     for node in checked:
-        if node.rejects_finite():
+        may_overflow = bool(node.rejects) and any(isinstance(source, Node) for source, _ in node.inputs)
+        if node.rejects_finite() or may_overflow:
             guards[slots[node], OUTSIDE] = frozenset(("outside",))
+            continue
         for (source, column), kinds in tracer.rejected(node):
             place = slots[source], column
             guards[place] = guards.get(place, frozenset()) | kinds

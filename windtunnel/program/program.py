@@ -80,11 +80,18 @@ class ProgramStep(nn.Module):
 
     def rejected(self, values: list[Tensor]) -> Tensor:
         """Whether the source's step would raise on a row, bool ``[B]``."""
-        columns = self.gather(values)
+        return self.rejected_input(self.gather(values))
+
+    def rejected_input(self, columns: Tensor) -> Tensor:
+        """Whether the source's step would raise on a row of its input, bool ``[B]``."""
         if self.nan and self.inf:
             rejected = ~torch.isfinite(columns)
+        elif self.nan:
+            rejected = torch.isnan(columns)
+        elif self.inf:
+            rejected = torch.isinf(columns)
         else:
-            rejected = torch.isnan(columns) if self.nan else torch.isinf(columns) & self.inf
+            rejected = torch.zeros_like(columns, dtype=torch.bool)
         if self.huge:
             rejected = rejected | (columns.abs() >= self.beyond) & torch.isfinite(columns)
         by_module = self.module.rejected_rows(columns)

@@ -15,7 +15,8 @@ from torch import Tensor
 from windtunnel.compiler.native.build import library
 from windtunnel.compiler.native.image import ImageWriter
 from windtunnel.compiler.native.lowering import NotNative, lower, trace
-from windtunnel.program.non_finite import OUTSIDE
+from windtunnel.modules.base import Module
+from windtunnel.program.non_finite import NOT_FINITE, OUTSIDE
 from windtunnel.program.program import IDS, NUMBERS, ProgramStep
 
 
@@ -65,8 +66,9 @@ class PartWriter:
         return longer
 
     def rejected_rows(self, step: ProgramStep) -> int:
-        """The column that is not 0 where ``Module.rejected_rows`` of a step rejects a row."""
-        (column,) = trace(step.module.rejected_rows, self.image, *self._input(step))
+        """The column that is not 0 where a step rejects a row."""
+        only_finite = set(step.rejects) == NOT_FINITE and type(step.module).rejected_rows is Module.rejected_rows
+        (column,) = trace(_is_not_finite if only_finite else step.rejected_input, self.image, *self._input(step))
         return column
 
     def _input(self, step: ProgramStep) -> tuple[list[int], torch.dtype]:
@@ -118,6 +120,11 @@ class NativePart:
         output = torch.empty((ids.shape[0], self.width), dtype=torch.float64)
         self.program.run(numbers.double().numpy(), ids.numpy(), output.numpy())
         return output
+
+
+def _is_not_finite(columns: Tensor) -> Tensor:
+    """Whether a number of a row is missing or infinite: a sum of products with 0, as one operation, is NaN then."""
+    return torch.isnan(columns @ columns.new_zeros(columns.shape[1], 1))
 
 
 def split(steps: Mapping[int, ProgramStep], last: int, numbers: Tensor, ids: Tensor) -> list[NativePart | TorchPart]:
