@@ -16,9 +16,18 @@ from sklearn.decomposition import PCA
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.impute import MissingIndicator, SimpleImputer
 from sklearn.kernel_approximation import AdditiveChi2Sampler
-from sklearn.linear_model import LogisticRegression
+from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, PowerTransformer, SplineTransformer, StandardScaler
+from sklearn.preprocessing import (
+    MinMaxScaler,
+    OneHotEncoder,
+    OrdinalEncoder,
+    PolynomialFeatures,
+    PowerTransformer,
+    SplineTransformer,
+    StandardScaler,
+)
+from sklearn.svm import SVC
 
 import windtunnel
 from windtunnel.errors import UnfaithfulOption
@@ -195,11 +204,38 @@ def test_rows_that_a_step_rejects_are_errors_in_c(step, outside, tmp_path):
             model.predict(rows)
 
 
+@pytest.mark.parametrize(
+    "steps",
+    [
+        (PolynomialFeatures(2), LogisticRegression()),
+        (SimpleImputer(), MinMaxScaler((0, 1000)), SVC()),
+        (SimpleImputer(), StandardScaler(), StandardScaler(), Ridge()),
+    ],
+    ids=["polynomial", "kernel", "scalers"],
+)
+def test_numbers_that_overflow_on_their_way_are_errors_in_c(steps, tmp_path):
+    numbers = pd.DataFrame(GENERATOR.uniform(0.1, 0.2, (ROWS, 2)), columns=["a", "b"])
+    source = make_pipeline(*steps).fit(numbers, np.arange(ROWS) % 2)
+    library = CLibrary(windtunnel.translate(source), tmp_path)
+    np.testing.assert_allclose(library.predict(numbers), source.predict(numbers), rtol=0, atol=1e-9)
+    for huge in ((1.5e308, 0.1), (-1.5e308, 1e308)):
+        rows = pd.DataFrame([huge], columns=["a", "b"])
+        for model in (source, library):
+            with pytest.raises(ValueError), np.errstate(over="ignore", invalid="ignore"):  # noqa: PT011
+                model.predict(rows)
+
+
 def test_every_column_has_a_member_of_its_own_in_c_and_in_cpp(tmp_path):
-    names = ["a_b_2", "a b", "a-b", "new", "delete", "bool", "and", "x"]
+    names = ["a_b_2", "a b", "a-b", "new", "delete", "bool", "and", "x", "a/*", "*/"]
+    names += ["linux", "unix", "NULL", "NAN", "INFINITY", "HUGE_VAL", "SIZE_MAX", "INT64_MAX", "EOF", "M_PI", "EDOM"]
     rows = pd.DataFrame(np.random.default_rng(0).normal(size=(50, len(names))), columns=names)
     windtunnel.compile(LogisticRegression().fit(rows, rows["x"] > 0)).export(tmp_path / "net.c")
     assert 'double a_b_2; /* "a_b_2" */' in (tmp_path / "net.h").read_text().replace("'", '"')
-    (tmp_path / "main.cpp").write_text('#include "net.h"\nint main() { net_row row = {}; return row.new_ != 0; }\n')
+    headers = "".join(f"#include <{header}>\n" for header in ("cerrno", "cmath", "cstdio"))
+    code = "int main() { net_row row = {}; return row.new_ != 0; }\n"
+    (tmp_path / "main.cpp").write_text(f'{headers}#include "net.h"\n{code}')
     subprocess.run([*FLAGS, "-c", "net.c"], cwd=tmp_path, check=True)
-    subprocess.run(["c++", "-c", "main.cpp"], cwd=tmp_path, check=True)
+    subprocess.run(["c++", "-Wall", "-Werror", "-c", "main.cpp"], cwd=tmp_path, check=True)
+    for name in ("wt", "WT", "7", "full"):
+        windtunnel.compile(LogisticRegression().fit(rows, rows["x"] > 0)).export(tmp_path / f"{name}.c")
+        subprocess.run([*FLAGS, "-c", f"{name}.c"], cwd=tmp_path, check=True)

@@ -86,7 +86,7 @@ def export_cascade(
     prefix, fields = _prefix(path), row_fields(full.encoder)
     images: dict[str, bytes] = {}
     functions, workspaces = [], []
-    for scope, net in (("small_", small), ("full_", full)):
+    for scope, net in (("wt_small_", small), ("wt_full_", full)):
         check(net, "c")
         of_net, (output,) = _programs(net, ("predict_proba",), scope)
         images |= of_net
@@ -98,17 +98,17 @@ def export_cascade(
     outputs = [replace(output, method="predict", width=1, positions=True), output]
     block = CASCADE_BLOCK * output.width
     functions += [
-        f"enum {{ CASCADE_WIDTH = {output.width}, CASCADE_BLOCK = {CASCADE_BLOCK} }};",
-        f"static const double cascade_confidence = {confidence.hex()};",
+        f"enum {{ WT_CASCADE_WIDTH = {output.width}, WT_CASCADE_BLOCK = {CASCADE_BLOCK} }};",
+        f"static const double wt_cascade_confidence = {confidence.hex()};",
         CASCADE.read_text().replace("PREFIX", prefix),
     ]
     _write(path, full, images, outputs, functions, max(workspaces) + 8 * block + ALIGNMENT)
 
 
 def _prefix(path: str | PathLike[str]) -> str:
-    """The start of the names of the functions."""
+    """The start of the names of the functions; "wt" is that of the names within the file."""
     name = Path(path).stem
-    return re.sub(r"\W", "_", f"m{name}" if name[:1].isdigit() else name, flags=re.ASCII)
+    return re.sub(r"\W", "_", f"m{name}" if name[:1].isdigit() or name.lower() == "wt" else name, flags=re.ASCII)
 
 
 def _write(

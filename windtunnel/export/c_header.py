@@ -24,6 +24,14 @@ KEYWORDS = {
     "reinterpret_cast", "requires", "static_assert", "static_cast", "template", "this", "thread_local", "throw", "true",
     "try", "typeid", "typename", "typeof", "typeof_unqual", "using", "virtual", "wchar_t", "xor", "xor_eq",
 }  # fmt: skip
+MACROS = re.compile(
+    r"NULL|NAN|INFINITY|HUGE_VAL[FL]?|EOF|BUFSIZ|EDOM|EILSEQ|ERANGE|errno|stdin|stdout|stderr|assert|offsetof"
+    r"|linux|unix|i386|FP_(INFINITE|NAN|NORMAL|SUBNORMAL|ZERO)|MATH_ERR(NO|EXCEPT)|EXIT_(SUCCESS|FAILURE)"
+    r"|M_(E|LOG2E|LOG10E|LN2|LN10|PI|PI_2|PI_4|1_PI|2_PI|2_SQRTPI|SQRT2|SQRT1_2)"
+    r"|(U?INT(PTR|MAX|(_LEAST|_FAST)?\d+)?|[SU]?CHAR|U?(SHRT|LONG|LLONG)|SIZE|PTRDIFF|WCHAR|WINT|SIG_ATOMIC|RAND|FLT|L?DBL)"
+    r"_(MAX|MIN)"
+)
+"""Names that C's headers and compilers may define as macros."""
 
 
 def row_fields(encoder: RowEncoder) -> dict[int, str]:
@@ -43,7 +51,7 @@ def _field(name: str) -> str:
     """A name of a column as a name in C."""
     field = re.sub(r"\W", "_", name, flags=re.ASCII)
     field = f"x{field}" if not field or field[0].isdigit() else field
-    return f"{field}_" if field in KEYWORDS or keyword.iskeyword(field) else field
+    return f"{field}_" if field in KEYWORDS or keyword.iskeyword(field) or MACROS.fullmatch(field) else field
 
 
 def header_text(
@@ -118,6 +126,6 @@ def _members(encoder: RowEncoder, fields: dict[int, str]) -> str:
     _, texts = encoder.columns_by_kind()
     members = []
     for column, field in fields.items():
-        name = encoder.column_name(column).replace("*/", "* /")
+        name = encoder.column_name(column).replace("*/", "* /").replace("/*", "/ *")
         members.append(f"    {'const char *' if column in texts else 'double '}{field}; /* {name} */")
     return "\n".join(members) or "    char unused;"

@@ -69,6 +69,9 @@ def test_c_files(made, queried, tmp_path):
     for count in (0, 1, 7, len(queried)):
         np.testing.assert_allclose(model.predict_proba(queried[:count]), expected[:count], rtol=0, atol=1e-12)
         assert (model.predict(queried[:count]) == expected[:count].argmax(axis=1)).all()
+    for name in ("small", "cascade", "full"):  # words of the names within the file
+        made.export(tmp_path / f"{name}.c")
+        subprocess.run([*flags, tmp_path / f"{name}.c", "-o", tmp_path / f"{name}.so"], check=True)
     library = ctypes.CDLL(str(tmp_path / "my model.so"))
     codes = (tmp_path / "my model.h").read_text().split("enum { ")[1].split(" }")[0].split(", ")
     assert codes[library.my_model_predict(None, ctypes.c_size_t(0), None, None)] == "MY_MODEL_NO_ROWS"
