@@ -27,7 +27,7 @@ def loss(cascade: windtunnel.Cascade, rows: object, target: object) -> tuple[flo
     small, full = cascade.small.predict_proba(rows), cascade.full.predict_proba(rows)
     confident = cascade.confident(small)
     predicted = np.where(confident[:, None], small, full)
-    return float(confident.mean()), loss_of_accuracy(full, predicted, class_positions(cascade.classes_, target)).value
+    return float(confident.mean()), loss_of_accuracy(full, predicted, class_positions(cascade.classes_, target)).loss
 
 
 @app.callback()

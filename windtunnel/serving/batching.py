@@ -17,6 +17,7 @@ from windtunnel.serving.pool import Pool, Request
 from windtunnel.serving.stages import Outputs, SmallModel, Task, WholeNet, first_stage, main_net
 
 FEW_ROWS = 32
+"""Requests of at most so many rows are scored at once, if the model is quick and nothing waits."""
 WEIGHT = 0.1
 """The weight of the last request of a few rows in the running mean of their times."""
 

@@ -105,11 +105,11 @@ def test_loss_of_auc():
         return loss_of_auc(full, small, correct[some])
 
     whole = loss(np.arange(3000))
-    assert whole.full == pytest.approx(roc_auc_score(correct, score))
-    assert whole.full - whole.value == pytest.approx(roc_auc_score(correct, blurred))
-    drawn = [loss(generator.integers(3000, size=3000)).value for _ in range(200)]
+    assert whole.full_metric == pytest.approx(roc_auc_score(correct, score))
+    assert whole.full_metric - whole.loss == pytest.approx(roc_auc_score(correct, blurred))
+    drawn = [loss(generator.integers(3000, size=3000)).loss for _ in range(200)]
     assert whole.standard_error == pytest.approx(np.std(drawn), rel=0.2)
-    assert whole.upper == pytest.approx(whole.value + 1.645 * whole.standard_error)
+    assert whole.upper == pytest.approx(whole.loss + 1.645 * whole.standard_error)
 
 
 def test_a_rare_class_needs_auc():

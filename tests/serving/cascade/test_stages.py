@@ -14,7 +14,7 @@ from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardSc
 
 import windtunnel
 from windtunnel.serving.cascade.groups import GroupedPipeline
-from windtunnel.serving.cascade.sources import row_keys
+from windtunnel.serving.cascade.host_features import row_keys
 from windtunnel.serving.cascade.split import split
 
 COMPUTED = []

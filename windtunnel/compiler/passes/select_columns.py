@@ -74,7 +74,7 @@ class _ColumnSelection:
         used = self.used[node]
         if node in self.output_nodes or node.rejects_finite() or (used and not isinstance(node.module, Identity)):
             return False
-        if not self._guarded(node, self.tracer.rejected(node)):
+        if not self._move_checks(node, self.tracer.rejected(node)):
             return False
         self.passed_on |= {(node, column): node.inputs[column] for column in used}
         self._use(node.inputs[column] for column in used)
@@ -88,7 +88,7 @@ class _ColumnSelection:
         smaller = bool(unread) or len(used) < self.widths[node]
         # The node still checks the columns that it reads.
         guards = self.tracer.rejected(node, unread) - self.tracer.rejected(node, needed)
-        if smaller and self._guarded(node, guards):
+        if smaller and self._move_checks(node, guards):
             node.module = node.module.select_columns(used, needed, width)
             node.inputs = [node.inputs[column] for column in needed]
             self.renumbered |= {(node, old): (node, new) for new, old in enumerate(used)}
@@ -121,8 +121,11 @@ class _ColumnSelection:
                 covered |= column_guards[column]
         return needed
 
-    def _guarded(self, node: Node, guards: Iterable[Guard]) -> bool:
-        """Replace a node's checks by guards; False if these would reject more rows than the source does."""
+    def _move_checks(self, node: Node, guards: Iterable[Guard]) -> bool:
+        """Let other nodes make the checks of a node; False if these would reject more rows than the source does.
+
+        Then nothing is changed.
+        """
         guards = {root for guard in guards for root in self._upstream(guard)}
         # Guards come before the last node, so that they cannot read it.
         if any(

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 
 from torch import Tensor
 
-from windtunnel.compiler.passes.fold import fold
 from windtunnel.modules.linear.linear import Linear
 from windtunnel.modules.linear.projection import Projection
 from windtunnel.modules.tables.category_table import SumGroups
@@ -22,8 +21,8 @@ FEWEST_COUNTS = 64
 def separate_sums(wiring: Wiring, counts: Mapping[int, HostStep]) -> None:
     """Make a linear map over the counts of several host steps, and over other columns, a sum of linear maps, in place.
 
-    A part reads the counts of one host step (see ``counting_hosts``), or no counts. Weighting by rarity and norm are
-    then folded into the part.
+    A part reads the counts of one host step (see ``counting_hosts``), or no counts. ``fold`` then merges weighting by
+    rarity and norm with the part.
     """
     hosts: dict[Node, HostStep | None] = {}
     sizes = Counter(counts.values())
@@ -45,7 +44,6 @@ def separate_sums(wiring: Wiring, counts: Mapping[int, HostStep]) -> None:
             sums.append(rest)
         if len(sums) > 1:
             _separate(wiring, node, sums)
-    fold(wiring)
 
 
 def _separate(wiring: Wiring, node: Node, parts: Sequence[Sequence[int]]) -> None:

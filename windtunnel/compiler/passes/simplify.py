@@ -33,6 +33,7 @@ def simplify(net: TranslatedPipeline) -> None:
     select_columns(wiring, before, counts)
     fold(wiring)
     separate_sums(wiring, counts)
+    fold(wiring)
     encoder = _reduced_encoder(wiring, net.encoder)
     program, origins = wiring.program()
     net.replace_program(program, origins=origins, encoder=encoder)

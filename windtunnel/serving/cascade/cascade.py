@@ -17,7 +17,7 @@ from windtunnel.errors import BadInput, InvalidOption, UnfaithfulOption
 from windtunnel.export import c_file, onnx_cascade
 from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.serving.cascade.file import CascadeFacts, load, save
-from windtunnel.serving.cascade.sources import FeatureCache
+from windtunnel.serving.cascade.host_features import FeatureCache
 from windtunnel.serving.cascade.split import single_stage, split
 from windtunnel.serving.cascade.stage import Stage, StageOutput, WholeStage
 from windtunnel.serving.cascade.statistics import FeatureGroup

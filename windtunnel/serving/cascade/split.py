@@ -63,7 +63,7 @@ def _splits(net: TranslatedPipeline) -> bool:
 
 def _collect(builder: StageBuilder) -> list[StageInput]:
     """Collect all that the outputs of the model need, and return their sources."""
-    outputs = [builder.source(place) for place in builder.model.outputs]
+    outputs = [builder.input_of(place) for place in builder.model.outputs]
     builder.guard()
     return outputs
 
@@ -90,7 +90,7 @@ class _Overlap:
         source, column = place
         if isinstance(source, Node):
             if source in self.nodes:
-                return self.first.source((self.nodes[source], column))
+                return self.first.input_of((self.nodes[source], column))
             host = summed_host(source, self.full.counts)
             return self.first.sums(self.hosts[host], self.full, source)[column] if host in self.hosts else None
         if source != NUMBERS or (host_column := self.full.host_column(column)) is None:

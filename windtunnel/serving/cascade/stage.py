@@ -15,8 +15,9 @@ from torch import Tensor
 from windtunnel.encode import Batch, RowEncoder, Rows
 from windtunnel.errors import BadInput
 from windtunnel.program.translated import TranslatedPipeline
-from windtunnel.serving.cascade.sources import HostFeatures
+from windtunnel.serving.cascade.host_features import HostFeatures
 
+# Look-ups in a remote store wait for it, so that there are many more threads than cores.
 _REQUESTS = ThreadPoolExecutor(32, thread_name_prefix="windtunnel-lookup")
 
 

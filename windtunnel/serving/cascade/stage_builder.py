@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from torch import Tensor
 
 from windtunnel.compiler.backends import native_engine
+from windtunnel.compiler.passes.fold import fold
 from windtunnel.compiler.passes.separate_sums import separate_sums
 from windtunnel.modules.tables.category_table import Identity
 from windtunnel.pipeline.host_step import HostStep
@@ -17,7 +18,7 @@ from windtunnel.program.records.origin import Origin
 from windtunnel.program.summed_counts import CountSums, counting_hosts, summed_host
 from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.program.wiring import Node, Place, Wiring
-from windtunnel.serving.cascade.sources import HostFeatures
+from windtunnel.serving.cascade.host_features import HostFeatures
 from windtunnel.serving.cascade.stage import Stage
 
 
@@ -73,6 +74,7 @@ class WiredModel:
         """A net, and the method that the cascade takes from it."""
         wiring, counts = Wiring.of(net.program, net.origins), counting_hosts(net.encoder, net.hosts)
         separate_sums(wiring, counts)
+        fold(wiring)
         end = wiring.method_nodes.get(method, wiring.nodes[-1])
         width = wiring.widths(net.encoder)[end]
         finish: Callable[[Tensor], Tensor] = net.head.predicted if method == "predict" else net.head.probabilities
@@ -99,16 +101,16 @@ class StageBuilder:
     """Collects the nodes and numbers of a stage, from the outputs back to the rows."""
 
     model: WiredModel
-    # the source in an earlier stage of a column of the model; None for those that this stage computes
+    # the input of an earlier stage that holds a column of the model; None for those that this stage computes
     reused: Callable[[Place], StageInput | None] = field(default=lambda place: None)
-    # the columns of the model that an earlier stage computes, and their sources there
+    # the columns of the model that an earlier stage computes, and its inputs that hold them
     shared: dict[Place, StageInput] = field(default_factory=dict)
     _nodes: dict[Node, list[StageInput]] = field(default_factory=dict)
     _hosts: dict[HostStep, HostFeatures] = field(default_factory=dict)
     _raw: set[int] = field(default_factory=set)
     _sums: dict[Node, list[HostSum]] = field(default_factory=dict)
 
-    def source(self, place: Place) -> StageInput:
+    def input_of(self, place: Place) -> StageInput:
         """The input of this stage for a column of the model; collects the nodes that compute it."""
         source, column = place
         if place in self.shared:
@@ -122,7 +124,7 @@ class StageBuilder:
             if (host := summed_host(source, self.model.counts)) is not None:
                 return self.sums(host, self.model, source)[column]
             if source not in self._nodes:
-                inputs = [self.source(read) for read in source.inputs]  # the nodes that it reads come first
+                inputs = [self.input_of(read) for read in source.inputs]  # the nodes that it reads come first
                 self._nodes[source] = inputs
             return place
         if (host_column := self.model.host_column(column)) is not None:
@@ -153,7 +155,7 @@ class StageBuilder:
         for node in self.model.guards():
             inputs = [place for place in node.inputs if place[0] != NUMBERS or place[1] not in self.model.counts]
             if inputs and type(node.module) is Identity:
-                self._nodes[node] = [self.source(place) for place in inputs]
+                self._nodes[node] = [self.input_of(place) for place in inputs]
 
     def stage(self, outputs: Sequence[StageInput], count: int) -> Stage:
         """The stage that computes some sources; the first ``count`` are the model's outputs."""

@@ -17,6 +17,7 @@ from windtunnel.serving.cascade.take_rows import take_rows
 from windtunnel.serving.cascade.timing import TIMED_ROWS, least_seconds
 
 IMPORTANCE_ROWS = 2000
+"""Rows that importances are measured on: they are only compared with each other."""
 
 
 @dataclass(frozen=True)

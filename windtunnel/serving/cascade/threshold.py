@@ -30,7 +30,7 @@ class Threshold:
     confidence : float
         A row whose largest probability by the small model is at least this is predicted by the small model alone.
     early : float
-        The share of rows that the small model predicts alone.
+        The fraction of rows that the small model predicts alone.
     metric : str
     value, full_value : float
         The metric of the cascade, and of the full model.
@@ -77,8 +77,8 @@ class Threshold:
 class Loss:
     """How much lower a metric of the cascade is than that of the full model."""
 
-    full: float  # the metric of the full model
-    value: float
+    full_metric: float  # of the full model
+    loss: float
     standard_error: float
     upper: float  # the upper end of the one-sided interval of 95 %
 
@@ -123,8 +123,8 @@ def choose_threshold(
         threshold,
         float((confidence >= threshold).mean()),
         metric,
-        loss.full - loss.value,
-        loss.full,
+        loss.full_metric - loss.loss,
+        loss.full_metric,
         loss.standard_error,
         accuracy_loss,
         len(correct),
@@ -162,19 +162,21 @@ def loss_of_auc(full: NDArray[np.float64], cascade: NDArray[np.float64], correct
     DeLong et al., Comparing the areas under two or more correlated receiver operating characteristic curves, 1988.
     """
     positive = correct == 1
-    (full_up, full_down), (up, down) = (_shares_below_and_above(scores[:, 1], positive) for scores in (full, cascade))
+    (full_up, full_down), (up, down) = (
+        _fractions_below_and_above(scores[:, 1], positive) for scores in (full, cascade)
+    )
     error = float(np.sqrt(_squared_error(full_up - up) + _squared_error(full_down - down)))
-    value = float(full_up.mean() - up.mean())
-    return Loss(float(full_up.mean()), value, error, value + QUANTILE * error)
+    loss = float(full_up.mean() - up.mean())
+    return Loss(float(full_up.mean()), loss, error, loss + QUANTILE * error)
 
 
 LOSSES: dict[Metric, Callable[..., Loss]] = {"accuracy": loss_of_accuracy, "auc": loss_of_auc}
 
 
-def _shares_below_and_above(
+def _fractions_below_and_above(
     scores: NDArray[np.float64], positive: NDArray[np.bool_]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """The share of negative rows below each positive row, and of positive rows above each negative one."""
+    """The fraction of negative rows below each positive row, and of positive rows above each negative one."""
     ranks, count = rankdata(scores), np.count_nonzero(positive)
     below = (ranks[positive] - rankdata(scores[positive])) / (len(scores) - count)
     above = 1 - (ranks[~positive] - rankdata(scores[~positive])) / count

@@ -17,6 +17,14 @@ from windtunnel.modules.trees.soft.trees import LEVELS, SoftLeaves, SoftSplits, 
 LEAF_TEMPERATURE = 0.3
 TEMPERATURE_PER_HALF_GAP = 0.3
 """A node's temperature is at least this share of half the gap around its threshold: tanh(1 / 0.3) = 0.997."""
+NORMAL_WIDTH = 3.3
+"""The distance of the quantiles .05 and .95 of a standard normal, to which columns are scaled."""
+LEAST_WIDTH = 1e-6
+"""The least temperature of a node, in scaled units, so that float32 holds its slope."""
+PART_OF_GAP = 1 / 8
+"""Without values, half the gap around a threshold is taken to be this part of the way to the next one."""
+PART_OF_WAY = 1 / 20
+"""A bound of the value 0 moves by this part of the way to the next threshold."""
 HUGE = 1e30
 """Thresholds beyond it tell missing values from all others (LightGBM stores the largest double)."""
 Floats = NDArray[np.float64]
@@ -47,7 +55,7 @@ class Units:
             if len(values) and not np.isin(values, (0.0, 1.0)).all():
                 # Nearly all values of a column may be the same: then those that differ tell its width.
                 width = _width(values) or _width(np.unique(values)) or float(np.ptp(values))
-                center[column], scale[column] = np.quantile(values, 0.5), width / 3.3 or 1.0
+                center[column], scale[column] = np.quantile(values, 0.5), width / NORMAL_WIDTH or 1.0
         return cls(center, scale)
 
 
@@ -177,7 +185,7 @@ def place_nodes(
         width = np.maximum(
             width, TEMPERATURE_PER_HALF_GAP * _distance_quantile(ensemble, units, threshold, soft_fraction, sample)
         )
-    return threshold, 1.0 / np.maximum(width, 1e-6)
+    return threshold, 1.0 / np.maximum(width, LEAST_WIDTH)
 
 
 def _center_in_gap(threshold: Floats, values: Floats) -> tuple[Floats, Floats]:
@@ -192,7 +200,7 @@ def _center_in_gap(threshold: Floats, values: Floats) -> tuple[Floats, Floats]:
 
 
 def _between_thresholds(threshold: Floats, seen: Floats) -> tuple[Floats, Floats]:
-    """Without values: a threshold stays, and its gap is an eighth of the way to the nearest other one of its column.
+    """Without values: a threshold stays, and its gap is a part of the way to the nearest other one of its column.
 
     ``seen`` is the range of the column in training, where the model stores it.
     """
@@ -200,7 +208,7 @@ def _between_thresholds(threshold: Floats, seen: Floats) -> tuple[Floats, Floats
     marks = np.unique(np.concatenate([threshold[~zero], seen[np.abs(seen) < HUGE], np.zeros(int(zero.any()))]))
     gaps = np.concatenate([[np.inf], np.diff(marks), [np.inf]])
     at = np.searchsorted(marks, threshold)
-    moved, half = threshold.copy(), np.minimum(gaps[at], gaps[np.minimum(at + 1, len(gaps) - 1)]) / 8
+    moved, half = threshold.copy(), np.minimum(gaps[at], gaps[np.minimum(at + 1, len(gaps) - 1)]) * PART_OF_GAP
     if zero.any():
         moved[zero], half[zero] = _off_zero_bounds(threshold[zero], marks, alone=bool(zero.all()))
     # A lone threshold has its own size as the only clue.
@@ -210,13 +218,13 @@ def _between_thresholds(threshold: Floats, seen: Floats) -> tuple[Floats, Floats
 def _off_zero_bounds(bound: Floats, marks: Floats, *, alone: bool) -> tuple[Floats, Floats]:
     """Move LightGBM's bounds of the value 0, stored as +-1e-35, off the 0 that lies on them, and give half their gap.
 
-    By a twentieth of the way to the next mark; to 0.5 in a 0/1 column.
+    By ``PART_OF_WAY`` to the next mark; to 0.5 in a 0/1 column.
     """
     above, below = marks[marks > 0].min(initial=np.inf), -marks[marks < 0].max(initial=-np.inf)
     if alone and above in (1.0, np.inf) and below == np.inf:
         return np.full_like(bound, 0.5), np.full_like(bound, 0.5)
     step = np.where(bound < 0, below, above)
-    step = np.where(np.isfinite(step), step, 1.0) / 20
+    step = np.where(np.isfinite(step), step, 1.0) * PART_OF_WAY
     return np.where(bound < 0, -step, step), step
 
 
