@@ -180,7 +180,7 @@ class EncodedRows(EncodedLoader):
         """Raise ``BadInput`` for a classifier and targets of one class."""
         assert self.target is not None
         classes = SeenClasses(net)
-        classes.see(self.target)
+        classes.see(self.target, self.weight)
         classes.check()
 
     def pin(self) -> None:

@@ -79,9 +79,13 @@ class SeenClasses:
         self._only: int | None = None
         self._enough = self._labels is None
 
-    def see(self, target: Tensor) -> None:
-        """Look at the encoded targets of a batch."""
-        if self._enough or target.numel() == 0:
+    def see(self, target: Tensor, weight: Tensor | None = None) -> None:
+        """Look at the encoded targets of a batch; rows of weight 0 do not count."""
+        if self._enough:
+            return
+        if weight is not None:
+            target = target[weight > 0]
+        if target.numel() == 0:
             return
         low, high = int(target.min()), int(target.max())
         self._enough = low != high or self._only not in (None, low)

@@ -98,7 +98,7 @@ class LoaderAdapter(EncodedLoader):
                 which = "weights and those before it none" if parts == 2 else "no weights and those before it some"
                 raise BadInput(f"batch {count} of the loader has {which}; give all of them weights, such as 1, or none")
             if self.training:
-                classes.see(encoded[1])
+                classes.see(*encoded[1:])
                 # A caller that counts batches stops at the last one, before the check after the loop.
                 if count == length:
                     classes.check()
