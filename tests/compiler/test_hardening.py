@@ -24,6 +24,7 @@ from sklearn.ensemble import (
     GradientBoostingRegressor,
     HistGradientBoostingClassifier,
     HistGradientBoostingRegressor,
+    IsolationForest,
     RandomForestClassifier,
     RandomForestRegressor,
 )
@@ -387,6 +388,20 @@ def test_a_final_step_that_is_no_sum_of_trees_is_named(tmp_path: Path) -> None:
     model = CalibratedClassifierCV(LGBMClassifier(**LGBM), cv=2).fit(rows(), binary())
     with pytest.raises(UnfaithfulOption, match="the last step of this translation"):
         windtunnel.compile(model).export(tmp_path / "model.txt", format="lightgbm")
+
+
+@pytest.mark.parametrize("format", ["lightgbm", "xgboost"])
+def test_a_forest_whose_leaves_do_not_add_up_to_1_is_rejected(format: str, tmp_path: Path) -> None:
+    forest = RandomForestClassifier(5, max_depth=3, random_state=0).fit(rows(False), binary())
+    net = windtunnel.translate(forest, level="L1", calibrate=rows(False))
+    net.export(tmp_path / "model", format=format)
+    options: dict[str, Any] = {"recipe": "joint", "epochs": 2, "learning_rate": 0.05, "progress": False}
+    net.fit((rows(False), ~binary()), (rows(False)[:100], ~binary()[:100]), **options)
+    with pytest.raises(UnfaithfulOption, match="divided by their sum"):
+        net.harden(rows(False)).export(tmp_path / "model", format=format)
+    with pytest.raises(UnfaithfulOption, match="no sum of its leaves"):
+        isolation = IsolationForest(n_estimators=5, random_state=0).fit(rows(False))
+        windtunnel.compile(isolation).export(tmp_path / "model", format=format)
 
 
 def test_columns_that_reach_the_trees_are_those_of_the_pipeline_before_them(tmp_path: Path) -> None:

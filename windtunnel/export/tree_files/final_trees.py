@@ -52,6 +52,16 @@ class FinalTrees:
                 f"format={format!r}: predict_proba of {step.name!r} is no function of its scores alone; choose "
                 "format='torchscript' or 'onnx'."
             )
+        if "score_samples" in net.head.methods:
+            raise UnfaithfulOption(
+                f"format={format!r}: the methods of {step.name!r} give no sum of its leaves; choose "
+                "format='torchscript' or 'onnx'."
+            )
+        if net.head.link == "shares" and not _adds_up(step.module.ensemble()):
+            raise UnfaithfulOption(
+                f"format={format!r}: the tuned leaves of {step.name!r} are divided by their sum, which the format "
+                "cannot do; choose format='torchscript' or 'onnx'."
+            )
         return cls(
             step.module.ensemble(), _names(net, step), net.head.link, float(net.head.link_options.get("scale", 1.0))
         )
@@ -72,6 +82,15 @@ class FinalTrees:
         for place in range(max(map(len, queues), default=0)):
             for queue in queues:
                 yield _tree(ensemble, queue[place]) if place < len(queue) else _leaf(0.0)
+
+
+def _adds_up(ensemble: TreeEnsemble) -> bool:
+    """Whether the scores of every row add up to 1, so that dividing them by their sum changes nothing."""
+    if not ensemble.vector:
+        return False
+    sums = ensemble.leaf_value.sum(axis=1)
+    total = (ensemble.base.sum() + ensemble.trees * sums[:1].sum()) / ensemble.divisor
+    return bool(np.allclose(sums, sums[:1], rtol=0, atol=1e-12) and abs(total - 1) < 1e-9)
 
 
 def missing_left(tree: Tree) -> NDArray[np.bool_]:
