@@ -11,10 +11,12 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import optuna
 import pytest
 from optuna.trial import TrialState
-from sweep_case import QUICK, SPACE, VALID, logistic, rows, trees
+from sklearn.base import clone
+from sweep_case import QUICK, SPACE, TRAIN, VALID, logistic, rows, trees
 from sweep_runs import OPTIONS, auroc, counted, interrupt, sweep, url
 
 import windtunnel
@@ -124,10 +126,23 @@ def test_a_study_of_another_problem_is_rejected(tmp_path: Path) -> None:
         assert message in str(raised.value)
     with pytest.raises(BadInput, match="targets="):
         windtunnel.sweep(logistic(), rows(200, 7), VALID, trials=1, storage=url(tmp_path), space=SPACE, **OPTIONS)
+    X, y = TRAIN
+    with pytest.raises(BadInput, match="rows="):
+        windtunnel.sweep(logistic(), (X * 1.01, y), VALID, trials=1, storage=url(tmp_path), space=SPACE, **OPTIONS)
     with pytest.raises(BadInput, match="steps="):
         sweep(trees(), 1, storage=url(tmp_path))
+    with pytest.raises(BadInput, match="pipeline="):
+        sweep(clone(logistic()).set_params(logisticregression__C=0.5).fit(*TRAIN), 1, storage=url(tmp_path))
     wider = {**SPACE, "learning_rate": {"low": 1e-4, "high": 0.2, "log": True}}
     assert len(sweep(logistic(), 2, storage=url(tmp_path), space=wider).history) == 2
+
+
+def test_studies_in_one_folder_keep_their_models(tmp_path: Path) -> None:
+    options = {"storage": url(tmp_path), "folder": tmp_path}
+    first = sweep(logistic(), 1, study_name="a", **options)
+    sweep(trees(), 1, study_name="b", **options)
+    again = sweep(logistic(), 1, study_name="a", **options)
+    np.testing.assert_array_equal(again.net.predict_proba(VALID[0]), first.net.predict_proba(VALID[0]))
 
 
 def test_an_interrupt_or_error_ends_the_sweep_and_says_in_which_trial(

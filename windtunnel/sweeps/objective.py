@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import re
 import time
 from pathlib import Path
 from typing import Any
@@ -75,8 +77,10 @@ class Objective:
         self._sizes = [[s.name, type(s.module).__name__, sum(p.numel() for p in s.parameters())] for s in steps]
 
     def model_path(self, number: int) -> Path:
-        """The file of a trial's model."""
-        return self.models / f"{number:04d}.windtunnel"
+        """The file of a trial's model; those of other studies in the same folder have other names."""
+        name = self.settings.study_name
+        study = "" if name == Settings.model_fields["study_name"].default else re.sub(r"\W", "_", name) + "-"
+        return self.models / f"{study}{number:04d}.windtunnel"
 
     def __call__(self, trial: Trial) -> float | tuple[float, float]:
         """Run a trial; its model is saved before its value is returned."""
@@ -145,6 +149,7 @@ class Objective:
             "objectives": list(settings.objectives),
             **self.rows.fingerprint(),
             "steps": self._sizes,
+            "pipeline": _options_digest(self.settings.pipeline),
         }
 
     def _default_value(self, name: str) -> Any:
@@ -200,3 +205,13 @@ def _kind(distribution: Any) -> Any:
     if isinstance(distribution, CategoricalDistribution):
         return list(distribution.choices)
     return "log range" if distribution.log else "range"
+
+
+def _options_digest(pipeline: Any) -> str:
+    """A hash of the options of all steps, as far as they are plain values; fitting again may change rounding."""
+    options = pipeline.get_params() if hasattr(pipeline, "get_params") else {}
+    plain = {
+        name: value if isinstance(value, str | int | float | bool | None) else type(value).__name__
+        for name, value in sorted(options.items())
+    }
+    return hashlib.sha256(repr(plain).encode()).hexdigest()

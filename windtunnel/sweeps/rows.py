@@ -52,12 +52,15 @@ class SharedRows:
         return rows
 
     def fingerprint(self) -> dict[str, Any]:
-        """Numbers of rows and a hash of the targets, as JSON values."""
-        digest = hashlib.sha256()
+        """Numbers of rows, and hashes of the targets and of the encoded rows and weights, as JSON values."""
+        targets, rows = hashlib.sha256(), hashlib.blake2b(digest_size=32)
         for part in (self.train, self.valid):
             assert part.target is not None
-            digest.update(part.target.numpy(force=True).tobytes())
-        return {"train_rows": self.train.size, "valid_rows": self.valid.size, "targets": digest.hexdigest()}
+            targets.update(part.target.numpy(force=True).tobytes())
+            for block in (*part.rows, part.weight):
+                rows.update(b"" if block is None else block.contiguous().numpy(force=True).tobytes())
+        sizes = {"train_rows": self.train.size, "valid_rows": self.valid.size}
+        return {**sizes, "targets": targets.hexdigest(), "rows": rows.hexdigest()}
 
 
 def calibration_rows(train: Any, seed: int) -> Any:
