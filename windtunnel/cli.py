@@ -255,6 +255,8 @@ def explain(
 
     if row is not None and plot is None:
         raise InvalidOption("--row chooses the row of --plot; give --plot too.")
+    if plot is not None:
+        _check_picture(plot)
     net = _load(model)
     explanation = net.explain(read_rows_of(net, rows), None if background is None else read_rows_of(net, background))
     typer.echo(str(explanation))
@@ -266,6 +268,21 @@ def explain(
         with replacing(plot) as temporary:
             axes.figure.savefig(temporary, dpi=150)
         typer.echo(f"wrote {plot}")
+
+
+def _check_picture(path: Path) -> None:
+    """Reject a picture of a kind that matplotlib cannot write; without matplotlib, ``plot`` says what to install."""
+    from importlib.util import find_spec
+
+    from windtunnel.errors import InvalidOption
+
+    if find_spec("matplotlib") is None:
+        return
+    from matplotlib.backend_bases import FigureCanvasBase
+
+    kinds = FigureCanvasBase.get_supported_filetypes()
+    if path.suffix[1:].lower() not in kinds:
+        raise InvalidOption(f"--plot {path}: give a file that ends in .{', .'.join(sorted(kinds))}.")
 
 
 def _load(path: Path) -> Translation:

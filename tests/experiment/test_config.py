@@ -217,6 +217,8 @@ def test_all_wrong_values_of_the_other_sections_are_named(tmp_path: Path) -> Non
         ("recipe", {"name": "paper", "epoch": 3}, "epoch=3 is not an option"),
         ("sweep", {"space": {"level": "L4", "learning_rate": 0.001}}, "leaves nothing to try"),
         ("data", 3, "data=3"),
+        ("data.drop", ["part"], "drop has 'part', which is the target or the split"),
+        ("data.positive", [1], "positive=[1]; give one value of the target"),
     ],
 )
 def test_wrong_values_name_what_is_accepted(tmp_path: Path, key: str, value: object, message: str) -> None:
@@ -244,6 +246,14 @@ def test_numbers_with_an_exponent_are_numbers(tmp_path: Path, written: str, valu
 def test_files_that_are_no_config(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(BadInput, match=re.escape(message)):
         read(tmp_path, text)
+
+
+def test_a_config_is_read_as_utf_8_and_may_end_in_catboost(tmp_path: Path) -> None:
+    (tmp_path / "latin.yaml").write_bytes(b"data: {train: \xe9.csv, target: y}")
+    with pytest.raises(BadInput, match=r"latin\.yaml is no text in UTF-8"):
+        Config.from_yaml(tmp_path / "latin.yaml")
+    config = read(tmp_path, MINIMAL.replace("LogisticRegression: {C: 2}", "CatBoostClassifier: {iterations: 3}"))
+    assert config.pipeline.model.build().get_params()["iterations"] == 3
 
 
 def test_a_missing_file_raises_file_not_found(tmp_path: Path) -> None:

@@ -1,10 +1,16 @@
 from __future__ import annotations
 
+from datetime import date, datetime
+from decimal import Decimal
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
 
+from windtunnel.errors import BadInput
 from windtunnel.experiment.files import read_table_file
 
 
@@ -30,3 +36,39 @@ def test_numbers_may_be_written_as_missing(tmp_path: Path) -> None:
     frame = read_table_file(tmp_path / "rows.csv")
     np.testing.assert_array_equal(frame["price"], [1.5, np.nan, np.nan, np.nan])
     assert frame["text"].tolist()[:3] == ["1.5", "x", "NA"] and frame["text"].isna().tolist() == [False] * 3 + [True]
+
+
+def test_a_text_does_not_depend_on_the_other_values_of_a_parquet_file(tmp_path: Path) -> None:
+    midnight, noon = datetime(2020, 1, 1), datetime(2020, 1, 2, 12)
+    whole = pa.table({"zip": [1007, 12], "paid": [True, False], "seen": [midnight, noon], "share": [1.0, 1.5]})
+    gaps = pa.table({"zip": [1007, None], "paid": [True, None], "seen": [midnight, None], "share": [1.0, None]})
+    frames = []
+    for table in (whole, gaps):
+        pq.write_table(table, tmp_path / "rows.parquet")
+        frames.append(read_table_file(tmp_path / "rows.parquet", text=table.column_names))
+    assert frames[0].loc[0].tolist() == frames[1].loc[0].tolist()
+    assert frames[0].loc[0, ["zip", "paid", "share"]].tolist() == ["1007", "True", "1.0"]
+    assert frames[1].loc[1].isna().all()
+
+
+def test_dates_decimals_and_bytes_of_a_parquet_file_are_texts(tmp_path: Path) -> None:
+    table = pa.table({"day": [date(2020, 1, 1), None], "price": [Decimal("1.50"), None], "code": [b"ab", None]})
+    pq.write_table(table, tmp_path / "rows.parquet")
+    frame = read_table_file(tmp_path / "rows.parquet")
+    assert frame.loc[0].tolist() == ["2020-01-01", "1.50", "ab"] and frame.loc[1].isna().all()
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("rows.csv", b"a,b\n1,2,\n", "have more fields than its header"),
+        ("rows.csv", b"a,b,a\n1,2,3\n", "columns of the same name: 'a'"),
+        ("rows.csv.gz", b"\x1f\x8b\x08\x00\x00\x00\x00\x00", "rows.csv.gz cannot be read"),
+        ("rows.csv.gz", b"a,b", "rows.csv.gz cannot be read"),
+        ("rows.parquet", b"PAR1....PAR1", "rows.parquet cannot be read"),
+    ],
+)
+def test_damaged_files_are_named(tmp_path: Path, name: str, content: bytes, message: str) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(BadInput, match=message):
+        read_table_file(tmp_path / name)

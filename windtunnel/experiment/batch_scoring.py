@@ -14,7 +14,15 @@ import pyarrow.parquet as pq
 from windtunnel.api.translation import Translation
 from windtunnel.atomic_write import replacing
 from windtunnel.errors import BadInput, InvalidOption
-from windtunnel.experiment.files import as_texts, is_parquet, predict_frame, read_table_file, stem, text_columns
+from windtunnel.experiment.files import (
+    explain_damage,
+    frame_of,
+    is_parquet,
+    predict_frame,
+    read_table_file,
+    stem,
+    text_columns,
+)
 from windtunnel.progress import Phase, show_progress
 
 BATCH_ROWS = 65_536
@@ -65,16 +73,18 @@ def _batches(net: Translation, path: Path) -> Iterator[pd.DataFrame]:
     if not is_parquet(path):
         yield read_table_file(path, text=texts)
         return
-    try:
+    with explain_damage(path):
         file = pq.ParquetFile(path)
-    except pa.ArrowInvalid as error:
-        raise BadInput(f"{path} cannot be read: {' '.join(str(error).split())}") from error
     names = (
         None if net.encoder.names is None else [name for name in net.encoder.names if name in file.schema_arrow.names]
     )
     with file:
-        for batch in file.iter_batches(BATCH_ROWS, columns=names):
-            yield as_texts(batch.to_pandas(), texts)
+        batches = file.iter_batches(BATCH_ROWS, columns=names)
+        while True:
+            with explain_damage(path):
+                if (batch := next(batches, None)) is None:
+                    return
+            yield frame_of(batch, texts)
 
 
 def _ahead(batches: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:

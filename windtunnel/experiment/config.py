@@ -52,6 +52,10 @@ class DataConfig(Section):
     def _consistent_split(self) -> Self:
         if self.split is not None and (self.valid is not None or self.test is not None):
             raise BadInput(f"split={self.split!r} with valid or test; give the column or the files, not both")
+        if needed := [name for name in (self.target, self.split) if name in self.drop]:
+            raise BadInput(f"drop has {needed[0]!r}, which is the target or the split; leave it out of drop")
+        if self.positive is not None and not isinstance(self.positive, str | int | float):
+            raise BadInput(f"positive={self.positive!r}; give one value of the target")
         if self.validation_fraction + self.test_fraction >= 1:
             raise BadInput(
                 f"validation_fraction={self.validation_fraction} and test_fraction={self.test_fraction} leave no rows "
@@ -84,13 +88,16 @@ class PipelineConfig(Section):
     @field_validator("model")
     @classmethod
     def _predicts(cls, step: StepConfig) -> StepConfig:
-        from sklearn.base import ClassifierMixin, RegressorMixin
-
-        name = step.last.name
-        predictors = (ClassifierMixin, RegressorMixin)
-        if name in (*COMPOSITIONS, PASSTHROUGH) or not issubclass(estimator_class(name), predictors):
+        if (name := step.last.name) in (*COMPOSITIONS, PASSTHROUGH) or not _is_predictor(estimator_class(name)):
             raise BadInput(f"{name} is no classifier or regressor; put it under categories or numbers")
         return step
+
+
+def _is_predictor(estimator: type[Any]) -> bool:
+    from sklearn.base import ClassifierMixin, RegressorMixin
+
+    of_catboost = getattr(estimator, "_estimator_type", None) in ("classifier", "regressor")
+    return issubclass(estimator, (ClassifierMixin, RegressorMixin)) or of_catboost
 
 
 class TranslateConfig(Section):
@@ -181,7 +188,11 @@ class Config(SectionsWithoutPipeline):
             sections but ``pipeline``, or else all errors of that one.
         FileNotFoundError
         """
-        values = parse_yaml(Path(path).read_text(encoding="utf-8"), str(path))
+        try:
+            text = Path(path).read_text(encoding="utf-8")
+        except UnicodeDecodeError as error:
+            raise BadInput(f"{path} is no text in UTF-8 ({error}); save it as UTF-8") from error
+        values = parse_yaml(text, str(path))
         if not isinstance(values, dict):
             raise BadInput(
                 f"{path} holds {values!r}; a config is a mapping with the keys {first_names(cls.model_fields)}"

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from contextlib import suppress
+import zlib
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from windtunnel.api.translation import Translation
 from windtunnel.atomic_write import replacing
@@ -14,6 +19,8 @@ from windtunnel.errors import BadInput
 
 PARQUET, CSV = (".parquet", ".pq"), (".csv.gz", ".csv")
 """Endings of the files that are read and written."""
+TAKEN_AS_TEXT = (pa.types.is_date, pa.types.is_time, pa.types.is_decimal, pa.types.is_binary)
+"""Types of Arrow whose columns are read as texts."""
 MISSING_NUMBERS = ("NaN", "nan", "NA")
 """Texts that stand for a missing value among the numbers of a CSV file."""
 
@@ -29,34 +36,65 @@ def read_table_file(path: str | Path, *, text: Collection[str] = ()) -> pd.DataF
     path : path
         Ends in .csv, .csv.gz, .parquet or .pq.
     text : collection of str
-        Columns to read as text, so that "007" is not converted to 7; missing values stay missing.
+        Columns to read as text, so that "007" is not converted to 7; missing values stay missing. In a Parquet file
+        whole numbers become their digits, times "2020-01-01 00:00:00" with as many decimals as their type has.
 
     Raises
     ------
     BadInput
-        Another suffix, or content that does not match it.
+        Another suffix, content that does not match it, or two columns of the same name.
     FileNotFoundError
     """
     path = Path(path)
     parquet = is_parquet(path)
     if not path.is_file():
         raise FileNotFoundError(f"no file {path}; give a CSV, CSV.gz or Parquet file that exists")
+    with explain_damage(path):
+        return frame_of(pq.read_table(path), text) if parquet else _read_csv(path, text)
+
+
+@contextmanager
+def explain_damage(path: Path) -> Iterator[None]:
+    """Raise ``BadInput`` with the name of a file for what pandas, Arrow and Python raise on damaged files."""
     try:
-        frame = pd.read_parquet(path) if parquet else _read_csv(path, text)
-    except (ValueError, UnicodeError) as error:  # pandas' and Arrow's parsing errors are ValueErrors
+        yield
+    except BadInput:
+        raise
+    except (ValueError, EOFError, OSError, zlib.error) as error:
         raise BadInput(f"{path} cannot be read: {' '.join(str(error).split())}") from error
-    return as_texts(frame, text)
 
 
-def as_texts(frame: pd.DataFrame, names: Collection[str]) -> pd.DataFrame:
-    """The frame, with these columns as texts; categories of pandas stay categories."""
-    texts = [name for name in frame.columns if name in names and not isinstance(frame[name].dtype, pd.CategoricalDtype)]
-    return frame.astype(dict.fromkeys(texts, "str"))
+def frame_of(table: pa.Table | pa.RecordBatch, text: Collection[str]) -> pd.DataFrame:
+    """Arrow columns as a DataFrame: the columns ``text``, dates, times, decimals and bytes as texts.
+
+    What a value becomes depends on its type alone, and not on the other values of the file: whole numbers beside
+    missing ones have no decimal point. Categories stay categories.
+    """
+    for at, field in enumerate(table.schema):
+        listed = field.name in text and not pa.types.is_dictionary(field.type)
+        if listed or any(is_type(field.type) for is_type in TAKEN_AS_TEXT):
+            table = table.set_column(at, field.name, _as_text(table.column(at)))
+    frame: pd.DataFrame = table.to_pandas()
+    return frame
+
+
+def _as_text(column: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+    if pa.types.is_boolean(column.type):
+        return pc.if_else(column, "True", "False")
+    if pa.types.is_floating(column.type):
+        return pa.array(column.to_pandas().astype("str"), pa.string(), from_pandas=True)
+    return column.cast(pa.string())
 
 
 def _read_csv(path: Path, text: Collection[str]) -> pd.DataFrame:
     types = dict.fromkeys(text, "str")
-    frame = pd.read_csv(path, dtype=types, keep_default_na=False, na_values=[""], low_memory=False)
+    options: dict[str, Any] = {"keep_default_na": False, "na_values": [""]}
+    header = pd.read_csv(path, header=None, nrows=1, dtype="str", **options).iloc[0]
+    if twice := sorted({str(name) for name in header[header.duplicated()].dropna()}):
+        raise BadInput(f"{path} has columns of the same name: {', '.join(map(repr, twice[:5]))}; rename one of each")
+    frame: pd.DataFrame = pd.read_csv(path, dtype=types, low_memory=False, **options)
+    if not isinstance(frame.index, pd.RangeIndex):  # pandas takes the first fields for names of rows
+        raise BadInput(f"the rows of {path} have more fields than its header; remove commas at their ends")
     for name in frame.columns.difference([*text]):
         if not pd.api.types.is_string_dtype(frame[name]):
             continue

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -27,11 +28,15 @@ def load_parts(data: DataConfig) -> dict[str, Part]:
         Missing columns, parts without rows, missing targets.
     FileNotFoundError
     """
-    frames = {"train": _read(data, data.train)}
+    train = _read(data, data.train)
+    frames = {"train": train}
     if data.split is not None:
-        frames = _split_by_column(frames["train"], data.split)
+        frames = _split_by_column(train, data.split)
     else:
-        frames |= {part: _read(data, name) for part, name in (("valid", data.valid), ("test", data.test)) if name}
+        # Texts of the training rows are texts, even if a part holds numbers alone.
+        texts = [name for name in train.columns if pd.api.types.is_string_dtype(train[name])]
+        others = (("valid", data.valid), ("test", data.test))
+        frames |= {part: _read(data, name, texts) for part, name in others if name}
         frames = _hold_out(frames, data)
     return {part: _rows_and_target(frames[part], part, data) for part in PARTS}
 
@@ -47,8 +52,8 @@ def name_classes(data: DataConfig, *nets: TranslatedPipeline) -> None:
         net.replace_head(replace(net.head, classes=classes))
 
 
-def _read(data: DataConfig, name: str) -> pd.DataFrame:
-    frame = read_table_file(data.folder / name, text=data.categorical)
+def _read(data: DataConfig, name: str, text: Sequence[str] = ()) -> pd.DataFrame:
+    frame = read_table_file(data.folder / name, text=[*data.categorical, *text])
     named = {data.target, *data.drop, *data.categorical, *([data.split] if data.split else [])}
     if missing := sorted(named - set(frame.columns)):
         raise BadInput(

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import pandas as pd
 from pydantic_core import to_json
 from rich.table import Table
+from sklearn.base import is_regressor
 from sklearn.compose import ColumnTransformer
 from sklearn.pipeline import Pipeline, make_pipeline
 
@@ -23,12 +24,13 @@ from windtunnel.api.sweep import sweep
 from windtunnel.api.translate import translate
 from windtunnel.api.translation import Translation
 from windtunnel.atomic_write import write_atomically
-from windtunnel.errors import BadInput
+from windtunnel.errors import BadInput, WindTunnelError
 from windtunnel.estimators.fitting import fit_estimator
 from windtunnel.experiment.config import Config, PipelineConfig
 from windtunnel.experiment.files import write_table_file
 from windtunnel.experiment.parts import Part, load_parts, name_classes
 from windtunnel.experiment.steps import StepConfig
+from windtunnel.program.head import Head
 from windtunnel.serving.cascade.cascade import Cascade
 from windtunnel.serving.cascade.threshold import Metric
 from windtunnel.sweeps.result import SweepResult
@@ -92,7 +94,7 @@ def run_fit(config: Config, *, resume: bool = False) -> Comparison:
     folder.mkdir(parents=True, exist_ok=True)
     checkpoints = folder / "checkpoints"
     comparison = compare(
-        build_pipeline(config.pipeline, parts["train"][0]),
+        _pipeline_of(config, parts["train"][0]),
         parts,
         calibrate_rows=config.translate.calibrate_rows,
         seed=config.data.seed,
@@ -121,7 +123,7 @@ def run_sweep(config: Config) -> tuple[SweepResult, Scores]:
         raise BadInput("translate.calibrate_rows=0: a sweep calibrates every trial; give at least 1")
     parts = load_parts(config.data)
     X, _ = parts["train"]
-    source = _fit_source(build_pipeline(config.pipeline, X), parts)
+    source = _fit_source(_pipeline_of(config, X), parts)
     folder = config.output
     folder.mkdir(parents=True, exist_ok=True)
     options = config.fit_options
@@ -137,7 +139,7 @@ def run_sweep(config: Config) -> tuple[SweepResult, Scores]:
         **{"storage": f"sqlite:///{folder / 'sweep.db'}", **config.sweep.model_dump(exclude_none=True)},
     )
     scores = {
-        name: {part: measure(model, *parts[part], head=result.net.head) for part in ("valid", "test")}
+        name: _score(model, name, {part: parts[part] for part in ("valid", "test")}, result.net.head)
         for name, model in (("source", source), ("best", result.net))
     }
     _write_sweep(result, scores, config)
@@ -171,7 +173,7 @@ def run_cascade(config: Config, accuracy_loss: float, metric: Metric) -> Cascade
     The folder ``config.output`` gets model.cascade.
     """
     parts = load_parts(config.data)
-    source = _fit_source(build_pipeline(config.pipeline, parts["train"][0]), parts)
+    source = _fit_source(_pipeline_of(config, parts["train"][0]), parts)
     result = cascade(
         source, parts["train"], parts["valid"], accuracy_loss=accuracy_loss, metric=metric, seed=config.data.seed
     )
@@ -201,12 +203,27 @@ def compare(
     source, fitting = _timed(lambda: _fit_source(pipeline, parts))
     net, translating = _timed(lambda: translate(source, calibrate=sample, **options))
 
-    def score(model: Any) -> dict[str, dict[str, float]]:
-        return {part: measure(model, *rows, head=net.head) for part, rows in parts.items() if part != "train"}
-
-    untuned = ScoredModel(score(source), fitting), ScoredModel(score(net), translating)
+    others = {part: rows for part, rows in parts.items() if part != "train"}
+    untuned = (
+        ScoredModel(_score(source, "source pipeline", others, net.head), fitting),
+        ScoredModel(_score(net, "translation", others, net.head), translating),
+    )
     _, tuning = _timed(lambda: net.fit(parts["train"], parts["valid"], **(fit_options or {})))
-    return Comparison(net, *untuned, ScoredModel(score(net), tuning), options.get("start", "warm"))
+    tuned = ScoredModel(_score(net, "fine-tuned translation", others, net.head), tuning)
+    return Comparison(net, *untuned, tuned, options.get("start", "warm"))
+
+
+def _score(model: Any, name: str, parts: Mapping[str, Part], head: Head) -> dict[str, dict[str, float]]:
+    """The scores of a model on each part; ``BadInput`` for rows that it rejects, and labels that it does not know."""
+    scores = {}
+    for part, rows in parts.items():
+        try:
+            scores[part] = measure(model, *rows, head=head)
+        except WindTunnelError:
+            raise
+        except (ValueError, TypeError) as error:
+            raise BadInput(f"the {name} cannot be scored on the {part} part: {error}") from error
+    return scores
 
 
 def _timed(run: Callable[[], Result]) -> tuple[Result, float]:
@@ -231,8 +248,16 @@ def write_json(path: Path, values: dict[str, Any]) -> None:
 def _fit_source(pipeline: Any, parts: Mapping[str, Part]) -> Any:
     try:
         return fit_estimator(pipeline, *parts["train"], validation=parts["valid"])
-    except (ValueError, TypeError) as error:
+    except Exception as error:  # libraries raise errors of their own for wrong options
         raise BadInput(f"the pipeline cannot be fitted on the training rows: {error}") from error
+
+
+def _pipeline_of(config: Config, X: pd.DataFrame) -> Pipeline:
+    """The pipeline of a config; ``BadInput`` for a regressor of a positive class."""
+    pipeline = build_pipeline(config.pipeline, X)
+    if config.data.positive is not None and is_regressor(pipeline):
+        raise BadInput(f"positive={config.data.positive!r} names a class, and the model is a regressor; leave it out")
+    return pipeline
 
 
 def build_pipeline(config: PipelineConfig, X: pd.DataFrame) -> Pipeline:
