@@ -21,6 +21,8 @@ SOURCES = {
     "paper": "LightGBM, 100 trees as in the paper",
     "logistic": "logistic regression",
     "lightgbm_native": "LightGBM with native categories",
+    "lightgbm_target_encoded": "LightGBM behind target encodings of pairs and triples",
+    "xgboost": "XGBoost with native categories",
     "catboost": "CatBoost",
 }
 WAYS = {"default": "fit", "crossfit": "crossfit"}

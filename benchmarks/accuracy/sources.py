@@ -21,7 +21,7 @@ STRONG: dict[str, Any] = {
 STRONG_PATIENCE = 30
 PAPER: dict[str, Any] = {"n_estimators": 100, "num_leaves": 64, "learning_rate": 0.25}
 """The LightGBM of the paper, section 5.4."""
-SOURCES = ("strong", "paper", "logistic", "lightgbm_native", "catboost")
+SOURCES = ("strong", "paper", "logistic", "lightgbm_native", "lightgbm_target_encoded", "xgboost", "catboost")
 """What translations start from, by the names of ``cells.FITTED``."""
 
 
