@@ -60,6 +60,23 @@ def test_a_file_that_fails_leaves_no_part_of_its_predictions(files):
     assert run(folder, "a.parquet", "a.parquet").exit_code == 1
 
 
+def test_whole_numbers_are_texts_without_a_decimal_point(files, monkeypatch):
+    folder, pipeline, frame = files
+    monkeypatch.setattr(batch_scoring, "BATCH_ROWS", 100)
+    rows = frame[frame.code == "7"].reset_index(drop=True)
+    numbers = rows.assign(code=pd.array([7] * len(rows), dtype="Int64"))
+    numbers.loc[10, "code"] = pd.NA  # in the first batch alone
+    numbers.to_parquet(folder / "numbers.parquet")
+    done = run(folder, "numbers.parquet")
+    assert done.exit_code == 1 and "'code'" in done.stderr  # the encoder has seen no missing value
+    numbers.drop(index=10).to_parquet(folder / "numbers.parquet")
+    assert run(folder, "numbers.parquet").exit_code == 0
+    scores = pd.read_parquet(folder / "scores" / "numbers.parquet")
+    np.testing.assert_allclose(scores.iloc[:, 1:], pipeline.predict_proba(rows.drop(index=10)), atol=1e-6)
+    missing = run(folder, "nothing.parquet")
+    assert missing.exit_code == 2 and "nothing.parquet" in missing.stderr
+
+
 def test_names_with_dots_are_different_files(files):
     folder, _, frame = files
     for month in ("2024.01", "2024.02"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import zlib
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
@@ -58,9 +59,9 @@ def explain_damage(path: Path) -> Iterator[None]:
     """Raise ``BadInput`` with the name of a file for what pandas, Arrow and Python raise on damaged files."""
     try:
         yield
-    except BadInput:
-        raise
     except (ValueError, EOFError, OSError, zlib.error) as error:
+        if isinstance(error, BadInput) or getattr(error, "errno", None) is not None:  # of the system: no such file
+            raise
         raise BadInput(f"{path} cannot be read: {' '.join(str(error).split())}") from error
 
 
@@ -70,10 +71,20 @@ def frame_of(table: pa.Table | pa.RecordBatch, text: Collection[str]) -> pd.Data
     What a value becomes depends on its type alone, and not on the other values of the file: whole numbers beside
     missing ones have no decimal point. Categories stay categories.
     """
-    for at, field in enumerate(table.schema):
-        listed = field.name in text and not pa.types.is_dictionary(field.type)
-        if listed or any(is_type(field.type) for is_type in TAKEN_AS_TEXT):
-            table = table.set_column(at, field.name, _as_text(table.column(at)))
+    texts = [
+        at
+        for at, field in enumerate(table.schema)
+        if any(is_type(field.type) for is_type in TAKEN_AS_TEXT)
+        or (field.name in text and not pa.types.is_dictionary(field.type))
+    ]
+    names = {table.schema.names[at] for at in texts}
+    if (pandas := table.schema.pandas_metadata) is not None:  # the types of a DataFrame that the file was written from
+        for column in pandas["columns"]:
+            if column["field_name"] in names:
+                column |= {"pandas_type": "unicode", "numpy_type": "str", "metadata": None}
+        table = table.replace_schema_metadata({**table.schema.metadata, b"pandas": json.dumps(pandas)})
+    for at in texts:
+        table = table.set_column(at, table.schema.names[at], _as_text(table.column(at)))
     frame: pd.DataFrame = table.to_pandas()
     return frame
 
