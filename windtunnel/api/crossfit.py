@@ -116,7 +116,7 @@ def crossfit(
     net = _fast_translation(source)
     train = loader(net, X, y, weight, seed=resolved.seed)
     scores = _scores(net.head, source.out_of_fold(X))
-    held_out = _held_out(train.size, groups, time, resolved)
+    held_out = None if valid is not None else _held_out(train.size, groups, time, resolved)
     train = replace(train, batch_size=resolved.rows_per_step(train.size), scores=scores, held_out=held_out)
     net.fit(train, valid, recipe=resolved, **options)
     if not isinstance(valid, tuple) or not _is_fitted(pipeline):

@@ -49,7 +49,7 @@ class DataConfig(Section):
     <positive>" if there are more."""
 
     @model_validator(mode="after")
-    def _consistent_split(self) -> Self:
+    def _consistent(self) -> Self:
         if self.split is not None and (self.valid is not None or self.test is not None):
             raise BadInput(f"split={self.split!r} with valid or test; give the column or the files, not both")
         if needed := [name for name in (self.target, self.split) if name in self.drop]:
