@@ -221,6 +221,7 @@ def test_numbers_that_overflow_on_their_way_are_errors_in_c(steps, tmp_path):
     for huge in ((1.5e308, 0.1), (-1.5e308, 1e308)):
         rows = pd.DataFrame([huge], columns=["a", "b"])
         for model in (source, library):
+            # Each library has its own words, and NumPy warns of the overflow in the source.
             with pytest.raises(ValueError), np.errstate(over="ignore", invalid="ignore"):  # noqa: PT011
                 model.predict(rows)
 

@@ -6,7 +6,7 @@ from threading import Event, Thread, current_thread
 import numpy as np
 import pytest
 from sklearn.decomposition import NMF
-from sklearn.experimental import enable_iterative_imputer  # noqa: F401
+from sklearn.experimental import enable_iterative_imputer  # noqa: F401  # makes IterativeImputer importable
 from sklearn.impute import IterativeImputer
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline

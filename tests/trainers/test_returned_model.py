@@ -54,7 +54,7 @@ def test_columns_that_are_not_significant_are_not_installed(monkeypatch: pytest.
 @pytest.mark.parametrize("scale", [1e-9, 1e9])
 def test_a_residual_model_does_not_depend_on_the_unit_of_the_target(scale: float) -> None:
     X, y = rows()
-    y = y + np.sin(3 * X[:, 0])  # for its columns, beside the interaction
+    y = y + np.sin(3 * X[:, 0])  # what the columns of the residual model fit; an interaction fits the rest
     found = []
     for unit in (1.0, scale):
         train, valid = parts(y * unit)

@@ -68,8 +68,8 @@ def explain_damage(path: Path) -> Iterator[None]:
 def frame_of(table: pa.Table | pa.RecordBatch, text: Collection[str]) -> pd.DataFrame:
     """Arrow columns as a DataFrame: the columns ``text``, dates, times, decimals and bytes as texts.
 
-    What a value becomes depends on its type alone, and not on the other values of the file: whole numbers beside
-    missing ones have no decimal point. Categories stay categories.
+    What a value becomes depends on its type alone, and not on the other values of the file: whole numbers have no
+    decimal point, even if some are missing. Categories stay categories.
     """
     texts = [
         at

@@ -248,7 +248,7 @@ def write_json(path: Path, values: dict[str, Any]) -> None:
 def _fit_source(pipeline: Any, parts: Mapping[str, Part]) -> Any:
     try:
         return fit_estimator(pipeline, *parts["train"], validation=parts["valid"])
-    except Exception as error:  # libraries raise errors of their own for wrong options
+    except Exception as error:  # each library has custom errors for wrong options
         raise BadInput(f"the pipeline cannot be fitted on the training rows: {error}") from error
 
 

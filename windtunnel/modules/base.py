@@ -88,7 +88,7 @@ class Module(nn.Module):
     BATCH_DEPENDENT: ClassVar[bool] = False
     """True if the output for a row depends on the other rows of the batch (iterations with a common stopping rule)."""
     DIFFERS_IF_ALL_MISSING: ClassVar[bool] = False
-    """True if a batch without a single number is computed by another rule than the same rows beside others."""
+    """True if a batch without any number is computed by another rule than the same rows in a batch with numbers."""
 
     PER_COLUMN: ClassVar[tuple[str, ...] | None] = None
     """Tensors with an entry per column, of modules that make output column k of input column k alone; else None."""

@@ -56,8 +56,8 @@ def cleared_by_scores(program: Program, always_finite: Iterable[int] = ()) -> fr
 def slot_guards(program: Program, method: str) -> dict[tuple[int, int], frozenset[str]]:
     """The kinds of values that a method rejects in each column, by slot (0: the numbers) and place in it.
 
-    The slot of a step and ``OUTSIDE`` stand for the rows that the step rejects, of kind "outside": of a step with rules
-    of its own, or with a computed input, as finite numbers of the rows may overflow on their way to it.
+    The slot of a step and ``OUTSIDE`` stand for the rows that the step rejects, of kind "outside": of a step with
+    custom rules, or with a computed input, as finite numbers of the rows may overflow in the steps before it.
     """
     wiring, tracer = _tracer(program, ())
     nodes = [*wiring.nodes, *(node for name, node in wiring.method_nodes.items() if name == method)]
