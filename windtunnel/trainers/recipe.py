@@ -88,13 +88,13 @@ class Recipe:
         significant column.
 
         The residual model has a weight per value of a column and of an interaction, and a factorization machine. From
-        3,000 training rows on a boosted residual may extend it: trees over target statistics of interactions.
-        Interactions must be significant on the training rows and on the validation rows; further columns need mean
-        residuals that correlate with the residuals of the validation rows.
+        3,000 training rows on a boosted residual may extend it: trees over numbers and target statistics, averaged
+        with the scores. Interactions must be significant on the training rows and on the validation rows; further
+        columns need mean residuals that correlate with the residuals of the validation rows.
 
         The residual model is kept only if it improves the metric on all validation rows, lowers the loss by more than
-        one standard error, and does not worsen the metric by more than one; the boosted residual needs two. In this
-        test each half of the rows has the interactions that were selected and weighed on the other half.
+        one standard error, and does not worsen the metric by more than one. In this test each half of the rows has the
+        interactions that were selected and weighed on the other half.
     joint : bool
         With ``residual=True``, whether to train the translation itself too: fit tries a residual model on top of the
         source pipeline, then joint training, then a residual model on top of the result, and keeps what is best. The

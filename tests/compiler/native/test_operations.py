@@ -102,11 +102,12 @@ def test_residual_model_and_cell_statistics() -> None:
         model.factors.normal_(generator=drawn)
     bins = torch.randint(0, 255, (len(model.keys) + 3, 2), generator=drawn).to(torch.uint8)
     statistics = CellStatistics(edges, model.size, model.interactions, model.cell_count, model.keys, bins)
+    with_numbers = CellStatistics(edges, model.size, model.interactions, model.cell_count, model.keys, bins, True)
     numbers = torch.randn(300, 2, generator=drawn, dtype=torch.float64)
     numbers[::9, 0], numbers[::11, 1], numbers[5, 0] = math.nan, math.inf, edges[0, 2]
     x = torch.cat([numbers, torch.randint(0, 4, (300, 2), generator=drawn).double()], dim=1)
     with torch.no_grad():
-        for module in (model, model.interactions_alone(), statistics):
+        for module in (model, model.interactions_alone(), statistics, with_numbers):
             torch.testing.assert_close(computed(module, x), module(x), rtol=1e-12, atol=1e-12)
 
 

@@ -10,17 +10,22 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from sklearn.compose import make_column_transformer
+from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss, roc_auc_score
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import OneHotEncoder
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 import windtunnel
 from windtunnel.export import serving
+from windtunnel.modules.tables.cell_statistics import CellStatistics
 from windtunnel.modules.trees.hard import HardTrees
 from windtunnel.objectives.losses import LOSSES
 from windtunnel.trainers.residual.boosted.boosting import BinnedFeatures, BoostingRows, boost, boosting_derivatives
 from windtunnel.trainers.residual.boosted.cell_tables import PRIOR_ROWS, CellTables, TargetRows, row_blocks
+from windtunnel.trainers.residual.boosted.fit_boosted import BoostedResidual
+from windtunnel.trainers.residual.init_scores import ResidualInputs
 
 ROWS, TRAIN, VALID = 9000, slice(0, 6000), slice(6000, 8500)
 
@@ -33,6 +38,26 @@ def rows_and_target() -> tuple[pd.DataFrame, np.ndarray[Any, Any]]:
     first, second = (signs[k][X[p].astype(int), X[q].astype(int)] for k, (p, q) in enumerate(("ab", "cd")))
     logit = 1.2 * first + 1.2 * second + 2.0 * first * second
     return X, random.random(ROWS) < 1 / (1 + np.exp(-logit))
+
+
+def numbers_and_target() -> tuple[pd.DataFrame, np.ndarray[Any, Any]]:
+    """The sign of the product of two numbers, some of which are missing, and a category that adds to it."""
+    random = np.random.default_rng(1)
+    category = random.integers(0, 12, ROWS)
+    X = pd.DataFrame({"u": random.normal(size=ROWS), "v": random.normal(size=ROWS), "c": category.astype(str)})
+    logit = 2.0 * np.sign(X["u"] * X["v"]) + random.normal(size=12)[category]
+    X.loc[::17, "u"] = np.nan
+    return X, random.random(ROWS) < 1 / (1 + np.exp(-logit))
+
+
+@pytest.fixture(scope="module")
+def fitted_on_numbers() -> windtunnel.Translation:
+    X, y = numbers_and_target()
+    numbers = make_pipeline(SimpleImputer(), StandardScaler())
+    columns = make_column_transformer((numbers, ["u", "v"]), (OneHotEncoder(), ["c"]))
+    source = make_pipeline(columns, LogisticRegression()).fit(X[TRAIN], y[TRAIN])
+    net = windtunnel.translate(source)
+    return net.fit((X[TRAIN], y[TRAIN]), (X[VALID], y[VALID]), epochs=1, progress=False, accelerator="cpu")
 
 
 @pytest.fixture(scope="module")
@@ -90,7 +115,7 @@ def test_derivatives_of_several_scores_and_of_a_loss_without_curvature() -> None
     assert np.array_equal(first, np.sign((scores[:, 0].detach() - values).numpy())) and np.all(second == 1)
 
 
-def test_boosting_lowers_the_loss_of_a_start_with_any_weight() -> None:
+def test_boosting_lowers_the_loss_of_several_scores() -> None:
     random = np.random.default_rng(0)
     features = random.normal(size=(1500, 2)).astype(np.float32)
     target = torch.from_numpy((features[:, 0] > 0).astype(int) + (features[:, 1] > 0))
@@ -116,6 +141,38 @@ def test_fit_keeps_a_boosted_residual_where_no_sum_of_tables_suffices(fitted: wi
     test = slice(8500, ROWS)
     signal = fitted.predict_proba(X[test])[:, 1]
     assert roc_auc_score(y[test], signal) > history.start + 0.1
+
+
+def test_its_trees_read_numbers_too(fitted_on_numbers: windtunnel.Translation, tmp_path: Path) -> None:
+    net, (X, y) = fitted_on_numbers, numbers_and_target()
+    assert net.history is not None and net.history.kept is not None and "boosted" in net.history.kept.name
+    (statistics,) = (step.module for step in net.program.steps if isinstance(step.module, CellStatistics))
+    (trees,) = (step.module for step in net.program.steps if isinstance(step.module, HardTrees))
+    first_number = trees.width - len(statistics.edges)
+    assert statistics.number_codes and trees.ensemble().feature.max() >= first_number
+    rows, scores = X[8500:], net.scores(X[8500:]).double().numpy()
+    assert rows["u"].isna().any() and roc_auc_score(y[8500:], scores[:, 0]) > net.history.start + 0.2
+    explanation = net.explain(rows[:50])
+    np.testing.assert_allclose(explanation.base + explanation.values.sum(axis=1), scores[:50], atol=1e-5)
+    np.testing.assert_allclose(windtunnel.compile(net).scores(rows).double().numpy(), scores, atol=1e-12)
+    for suffix in ("ts", "onnx"):
+        net.export(tmp_path / f"net.{suffix}")
+        exported = serving.load(tmp_path / f"net.{suffix}", trusted=suffix != "onnx")
+        of_file = exported.scores({name: rows[name].tolist() for name in rows})
+        np.testing.assert_allclose(of_file, scores, rtol=1e-5, atol=1e-6)
+
+
+def test_it_is_a_weighted_mean_whose_change_can_be_shrunken(fitted: windtunnel.Translation) -> None:
+    steps: Any = fitted.program.steps
+    (position,) = (at for at, step in enumerate(steps) if isinstance(step.module, CellStatistics))
+    statistics, trees, total = steps[position : position + 3]
+    inputs = ResidualInputs([], [column for _, column in statistics.places()])
+    boosted = BoostedResidual(statistics.module, trees.module, inputs, total.module.weight, torch.zeros(0, 1))
+    rows, start = fitted.encode(rows_and_target()[0][-50:]), torch.full((50, 1), 2.0)
+    assert 0 <= boosted.weight < 1
+    whole, half, none = (boosted.shrunken(factor).scores(rows, start) for factor in (1.0, 0.5, 0.0))
+    assert not torch.equal(whole, start) and torch.equal(none, start)
+    torch.testing.assert_close(half, (whole + start) / 2, check_dtype=False)
 
 
 def test_saved_it_scores_the_same(fitted: windtunnel.Translation, tmp_path: Path) -> None:

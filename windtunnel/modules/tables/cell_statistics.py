@@ -1,7 +1,8 @@
-"""Target statistics and row counts of combinations of values: the features of a boosted residual."""
+"""Target statistics and row counts of combinations of values, and bins of numbers: features of a boosted residual."""
 
 # No postponed annotations here: torch.jit.script reads the class-level ones and takes no strings.
 
+import torch
 from torch import Tensor
 
 from windtunnel.modules.base import Module
@@ -16,11 +17,12 @@ class CellStatistics(Module):
         bins[row_1(c), 1 .. F], bins[row_2(c), 1 .. F], ...
 
     The table has a row for each cell with training rows, and a row per interaction for all its other cells. Trees
-    compare a feature with a few thresholds only. Its bin is the number of thresholds below it.
+    compare a feature with a few thresholds only. Its bin is the number of thresholds below it. With ``number_codes``
+    the codes of the numbers are further features.
 
     Shape
     -----
-    ``[B, numbers + categories]`` -> ``[B, P F]``
+    ``[B, numbers + categories]`` -> ``[B, P F]``, with ``number_codes`` ``[B, P F + numbers]``
 
     Source
     ------
@@ -33,9 +35,13 @@ class CellStatistics(Module):
     cell_count: Tensor  # int64 [P], cells of each interaction
     keys: Tensor  # int32 [R], as in ResidualModel
     bins: Tensor  # uint8 [R + P, F]
+    number_codes: bool = False
 
     def forward(self, x: Tensor) -> Tensor:
-        """[B, numbers + categories] -> [B, P F]."""
+        """[B, numbers + categories] -> [B, P F] or [B, P F + numbers]."""
         codes = column_codes(x, self.edges, self.size)
         cells = interaction_cells(codes, self.size, self.interactions, self.cell_count)
-        return self.bins[cell_rows(cells, self.cell_count, self.keys)].flatten(1).to(self.edges.dtype)
+        features = self.bins[cell_rows(cells, self.cell_count, self.keys)].flatten(1).to(self.edges.dtype)
+        if self.number_codes:
+            features = torch.cat([features, codes[:, : self.edges.shape[0]].to(self.edges.dtype)], dim=1)
+        return features

@@ -1,4 +1,4 @@
-"""Contributions of a boosted residual: TreeSHAP of its target statistics, added up by interaction."""
+"""Contributions of a boosted residual: TreeSHAP of its features, added up by interaction and number."""
 
 from __future__ import annotations
 
@@ -19,15 +19,16 @@ from windtunnel.program.translated import TranslatedPipeline
 
 @dataclass(frozen=True)
 class BoostedTerms:
-    """The interactions of a boosted residual, each with the raw columns that it reads."""
+    """The interactions and numbers of a boosted residual, each with the raw columns that it reads."""
 
     net: TranslatedPipeline
     position: int  # of the step of target statistics; those of the trees and of the sum of both scores follow
     weight: float  # of the scores that those of the trees are added to
     coded: CodedColumns  # what the target statistics read
     columns: list[tuple[int, ...]]
-    """Raw columns of each term, ascending. Interactions with the same raw columns are one term."""
+    """Raw columns of each term, ascending. Interactions and numbers with the same raw columns are one term."""
     _of_interaction: list[int]
+    _of_number: list[int]
 
     @classmethod
     def of(cls, net: TranslatedPipeline, position: int, raw: RawColumns) -> BoostedTerms:
@@ -36,26 +37,35 @@ class BoostedTerms:
         statistics, _, total = steps[position : position + 3]
         coded = CodedColumns.of(statistics, raw)
         interactions = [coded.raw_columns(columns) for columns in coded.interactions]
-        terms = sorted(set(interactions), key=lambda columns: (len(columns), columns))
-        of_interaction = [terms.index(columns) for columns in interactions]
-        return cls(net, position, total.module.weight, coded, terms, of_interaction)
+        numbers = [coded.raw_columns([column]) for column in range(_number_codes(statistics.module))]
+        terms = sorted({*interactions, *numbers}, key=lambda columns: (len(columns), columns))
+        of_interaction, of_number = ([terms.index(columns) for columns in each] for each in (interactions, numbers))
+        return cls(net, position, total.module.weight, coded, terms, of_interaction, of_number)
 
     def of_rows(self, rows: Batch) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Contribution of each term to the scores ``[B, terms, K]``, and the score that they start from ``[K]``."""
         program, position = self.net.program, self.position + 1
         trees: Any = program.steps[position].module
         of_features, base = tree_shap(trees, self.net.run_in_slices(partial(program.inputs_of, position), rows))
-        of_interactions = of_features.reshape(len(of_features), len(self._of_interaction), -1, len(base)).sum(axis=2)
+        of_tables, of_numbers = np.split(of_features, [trees.width - len(self._of_number)], axis=1)
+        of_interactions = of_tables.reshape(len(of_tables), len(self._of_interaction), -1, len(base)).sum(axis=2)
         values = np.zeros((len(of_features), len(self.columns), len(base)))
-        for interaction, term in enumerate(self._of_interaction):
-            values[:, term] += of_interactions[:, interaction]
+        for terms, of_terms in ((self._of_interaction, of_interactions), (self._of_number, of_numbers)):
+            for place, term in enumerate(terms):
+                values[:, term] += of_terms[:, place]
         return values, base
 
     def inputs_of(self, term: int) -> list[int]:
         """The input columns that a term reads."""
         pairs = zip(self.coded.interactions, self._of_interaction, strict=True)
         columns = {column for interaction, its_term in pairs if its_term == term for column in interaction}
+        columns |= {column for column, its_term in enumerate(self._of_number) if its_term == term}
         return sorted(columns, key=lambda column: self.coded.sources[column])
+
+
+def _number_codes(statistics: CellStatistics) -> int:
+    """How many features of the trees are codes of numbers, the last ones."""
+    return len(statistics.edges) if statistics.number_codes else 0
 
 
 def boosted_terms(net: TranslatedPipeline, raw: RawColumns) -> BoostedTerms | None:

@@ -39,6 +39,10 @@ class ColumnCoder:
         size = torch.tensor(self.sizes, dtype=torch.int64)
         return in_slices(lambda x: column_codes(x, self.edges, size), concat(rows))
 
+    def is_category(self, columns: Sequence[int]) -> bool:
+        """Whether these columns are a single category."""
+        return len(columns) == 1 and columns[0] >= len(self.edges)
+
     def inputs(self, columns: list[int]) -> ResidualInputs:
         """Positions among the numbers and among the ids of a batch."""
         count = len(self.edges)

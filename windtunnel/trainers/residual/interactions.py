@@ -16,7 +16,7 @@ from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.trainers.recipe import LARGEST_BATCH
 from windtunnel.trainers.residual.column_coder import ColumnCoder
 from windtunnel.trainers.residual.init_scores import split_scores
-from windtunnel.trainers.residual.mean_residuals import Interaction, Residuals, fit_in_sequence, interaction_weights
+from windtunnel.trainers.residual.mean_residuals import Interaction, Residuals, fit_in_sequence, part_weights
 from windtunnel.trainers.residual.screening import select_interactions
 from windtunnel.trainers.residual.training import ResidualFit, ResidualOnScores, residual_head
 from windtunnel.trainers.residual.validation_rows import MAX_ROWS, Items, SplitRows
@@ -111,10 +111,8 @@ def _weights(values: list[Tensor], unit: Tensor, loss: Loss, scores: Tensor, *re
     """The weights of tables with these values of validation rows, ``[N, K]`` each; target and maybe weight are last."""
     if not values:
         return unit.new_zeros(0)
-    scale = _loss_scale(average_over_blocks(loss), unit, scores, *rest)
-    return interaction_weights(
-        average_over_blocks(loss), scale, scores, torch.stack(values, dim=2) * unit.unsqueeze(1), *rest
-    )
+    parts = torch.stack(values, dim=2) * unit.unsqueeze(1)
+    return part_weights(average_over_blocks(loss), unit, scores, parts, *rest)
 
 
 def _with_interactions(initial: ResidualFit, fitted: FittedInteractions, train: Residuals) -> ResidualFit:
@@ -144,13 +142,6 @@ def _unit(head: Head, scores: Tensor, target: Tensor) -> Tensor:
         return scores.new_ones(scores.shape[1])
     deviation = (target.reshape(scores.shape) - scores).std(dim=0)
     return torch.where(deviation > 0, deviation, torch.ones_like(deviation))
-
-
-def _loss_scale(loss: Loss, unit: Tensor, scores: Tensor, target: Tensor, weight: Tensor | None = None) -> float:
-    """1 for losses of log-odds; where scores are values, the loss itself."""
-    if bool((unit == 1).all()):
-        return 1.0
-    return max(float(loss(scores, target, weight)), torch.finfo(scores.dtype).tiny)
 
 
 def negative_gradient(loss: Loss, scores: Tensor, target: Tensor, weight: Tensor | None) -> Tensor:

@@ -76,7 +76,8 @@ def _cell_statistics(module: CellStatistics, image: ImageWriter, columns: list[i
     features = width * len(module.interactions)
     facts = (*cells.facts, module.bins[cells.source], width)
     packed = image.step("cell_bytes", codes, -(-features // 8), *facts, scratch_per_row=SCRATCH_PER_ROW)
-    return image.unpack(packed, features)
+    numbers = codes[: len(module.edges)] if module.number_codes else []
+    return [*image.unpack(packed, features), *numbers]
 
 
 @lowers(TargetStatistics)

@@ -1,4 +1,4 @@
-"""LightGBM from init scores, for any loss, with the best number of trees for each half of the validation rows."""
+"""LightGBM from given scores, for any loss, with the best number of trees for each half of the validation rows."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ OPTIONS: dict[str, Any] = {
     "verbosity": -1,
     "metric": "none",
 }
-RATE, PATIENCE, MAX_TREES = 0.03, 50, 600
+RATE, PATIENCE, MAX_TREES = 0.1, 50, 600
 LEAST_CURVATURE = 1e-6
 
 
@@ -48,7 +48,7 @@ class BinnedFeatures:
 
 
 class BoostingRows(NamedTuple):
-    """Init scores, targets and weights."""
+    """Scores to start from, targets and weights."""
 
     scores: Tensor  # ``[N, K]``
     target: Tensor
@@ -120,7 +120,7 @@ def boost(
         dataset.set_init_score(_flat(rows.scores))
     options = OPTIONS | {"learning_rate": rate, "seed": seed, "objective": objective, "num_class": outputs}
     evaluate(valid.scores.double().numpy(), None)  # without a tree
-    with Phase(f"boosting on {features.train.num_feature()} target statistics", max_trees) as phase:
+    with Phase(f"boosting on {features.train.num_feature()} features", max_trees) as phase:
         booster = lightgbm.train(
             options,
             features.train,
@@ -148,7 +148,7 @@ def _columns(scores: NDArray[np.float64], outputs: int) -> Tensor:
 
 
 def _flat(values: Tensor) -> NDArray[np.float64]:
-    array: NDArray[np.float64] = values.detach().double().numpy()
+    array: NDArray[np.float64] = values.detach().double().contiguous().numpy()
     return array[:, 0] if array.shape[1] == 1 else array
 
 

@@ -17,13 +17,9 @@ from windtunnel.trainers.residual.boosted.fit_boosted import fit_boosted
 from windtunnel.trainers.residual.candidates import Candidate, select, shrinkage
 from windtunnel.trainers.residual.setup import ResidualSetup
 from windtunnel.trainers.residual.significance import compare_scores
-from windtunnel.trainers.residual.training import FittedResidual
 
 MIN_ROWS = 3000
 """With fewer training rows, target statistics of interactions are mostly noise."""
-STANDARD_ERRORS = 2
-"""The loss must be this many standard errors below that of the best other candidate: trees also fit what changes with
-time."""
 NO_TREE = "no tree lowers the loss of the validation rows"
 
 
@@ -44,17 +40,16 @@ def add_boosted(
     return [*candidates, _candidate(best, setup, features, recipe, metric)]
 
 
-def _init_scores(residual: FittedResidual | None, setup: ResidualSetup) -> tuple[Tensor, Tensor]:
-    """Scores that boosting starts from, of training rows and of validation rows ``[N, K]``.
+def _scores(best: Candidate, setup: ResidualSetup) -> Tensor:
+    """Scores of the validation rows ``[N, K]`` by the best candidate.
 
     They are those of the pipeline and of a residual model whose interactions were fitted without the row.
     """
-    (train, of_train), (valid, of_valid) = (setup.split_scores(rows) for rows, *_ in setup.items)
-    if residual is None:
-        return of_train, of_valid
-    crossfitted = setup.initial.crossfitted * bool(len(residual.model.interactions))
-    of_train = of_train + (setup.initial.offset + residual.column_scores(train))
-    return of_train, of_valid + (crossfitted + residual.column_scores(valid))
+    rows, of_pipeline = setup.split_scores(setup.items[1][0])
+    if best.residual is None:
+        return of_pipeline
+    crossfitted = setup.initial.crossfitted * bool(len(best.residual.model.interactions))
+    return of_pipeline + (crossfitted + best.residual.column_scores(rows))
 
 
 def _candidate(
@@ -64,11 +59,14 @@ def _candidate(
     recipe: Recipe,
     metric: Metric,
 ) -> Candidate:
-    """A boosted residual on top of the best candidate; rejected unless it beats the pipeline and that candidate."""
+    """A boosted residual on top of the best candidate; rejected unless it beats the pipeline."""
     name = "boosted residual" if best.residual is None else f"{best.name} + boosted"
-    residual, loss, split, (train, valid) = best.residual, setup.initial.loss, setup.initial.split, setup.items
-    of_train, of_valid = _init_scores(residual, setup)
-    boosted = fit_boosted(features, (of_train, *train[1:]), (of_valid, *valid[1:]), split.halves, loss, recipe.seed)
+    initial, residual, (train, valid) = setup.initial, best.residual, setup.items
+    loss, split = initial.loss, initial.split
+    (_, of_train), (_, of_pipeline) = (setup.split_scores(rows) for rows, *_ in setup.items)
+    of_best = _scores(best, setup)
+    rows = (of_train, *train[1:]), (of_best, *valid[1:])
+    boosted = fit_boosted(features, *rows, split.halves, loss, initial.residual.unit, recipe.seed)
     if boosted is None:
         return Candidate(name, None, rejected=NO_TREE)
 
@@ -77,23 +75,13 @@ def _candidate(
         return boosted.scores(encoded, start if residual is None else start + residual.scores(encoded))
 
     val_loss, value = evaluate_both(metric, loss, scores, setup.valid)
-    _, of_pipeline = setup.split_scores(valid[0])
-    test, test_on_best = (
-        compare_scores(metric, loss, split, before, boosted.crossfitted, *valid[1:])
-        for before in (of_pipeline, of_valid)
-    )
-    rejected = test.reason
-    if not rejected and test_on_best.gain <= STANDARD_ERRORS * test_on_best.standard_error:
-        change = f"loss {-test_on_best.gain:+.4f} ± {test_on_best.standard_error:.4f}"
-        rejected = f"compared with {best.name}: {change}; needs more than {STANDARD_ERRORS} standard errors"
-    elif not rejected and not test_on_best.significant:
-        rejected = f"compared with {best.name}: {test_on_best.reason}"
+    test = compare_scores(metric, loss, split, of_pipeline, boosted.crossfitted, *valid[1:])
     return Candidate(
         name,
         value,
         val_loss,
         test=test,
-        rejected=rejected,
+        rejected=test.reason,
         pipeline=setup.pipeline,
         residual=residual,
         boosted=boosted,

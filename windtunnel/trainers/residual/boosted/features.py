@@ -1,4 +1,4 @@
-"""Features of the boosted residual: the strongest interactions of training rows, and their target statistics."""
+"""Features of the boosted residual: target statistics of categories and interactions, and the numbers."""
 
 from __future__ import annotations
 
@@ -26,58 +26,68 @@ from windtunnel.trainers.residual.screening import MAX_COLUMNS, MAX_ORDER, exten
 from windtunnel.trainers.residual.validation_rows import MAX_ROWS, Items
 
 MAX_FEATURES = 240
-"""Target statistics and row counts; with K scores an interaction has K + 1 of them."""
+"""Target statistics and row counts; with K scores a table has K + 1 of them."""
 EXTENDED_INTERACTIONS = 48
 """Interactions of each order that are extended by a further column."""
 
 
 @dataclass(frozen=True)
 class BoostedFeatures:
-    """The features of training rows, by the way in which blocks are drawn, and of validation rows."""
+    """The features of training rows, by the way in which blocks are drawn, and of validation rows.
+
+    They are the target statistics and row counts of P categories and interactions, and the codes of the numbers.
+    """
 
     coder: ColumnCoder
     tables: CellTables
-    sample: Tensor  # numbers of the training rows that trees are boosted on, ascending
-    train: dict[str, NDArray[np.float32]]  # ``[sample, P (K + 1)]`` by the names in ``BLOCKS``
-    valid: NDArray[np.float32]  # ``[validation rows, P (K + 1)]``
+    sample: Tensor  # positions of the training rows that trees are boosted on, ascending
+    train: dict[str, NDArray[np.float32]]  # ``[sample, P (K + 1) + numbers]`` by the names in ``BLOCKS``
+    valid: NDArray[np.float32]  # ``[validation rows, P (K + 1) + numbers]``
 
     @cached_property
     def width(self) -> int:
-        """Features of an interaction."""
+        """Features of a table."""
         return len(self.tables.mean) + 1
 
+    @property
+    def of_tables(self) -> int:
+        """The number of features before the codes of the numbers, P (K + 1)."""
+        return len(self.tables.sums) * self.width
+
     def take(self, positions: Sequence[int]) -> BoostedFeatures:
-        """The features of some interactions."""
+        """The features of some tables, and all numbers."""
         columns = [position * self.width + k for position in positions for k in range(self.width)]
+        columns += range(self.of_tables, self.valid.shape[1])
         train = {blocks: features[:, columns] for blocks, features in self.train.items()}
         return replace(self, tables=self.tables.take(positions), train=train, valid=self.valid[:, columns])
 
     def with_trees(self, trees: TreeEnsemble) -> tuple[CellStatistics, TreeEnsemble, ResidualInputs]:
-        """The module of the interactions that trees read, the trees over its bins, and the columns that it reads."""
-        used = sorted({feature // self.width for feature in trees.feature.tolist()})
+        """The module of the features that trees read, the trees over its output, and the columns that it reads."""
+        read, first_number = sorted(set(trees.feature.tolist())), self.of_tables
+        used = sorted({feature // self.width for feature in read if feature < first_number}) or [0]
         tables = self.tables.take(used)
-        columns = sorted({column for interaction in tables.interactions for column in interaction.columns})
+        numbers = [feature - first_number for feature in read if feature >= first_number]
+        columns = sorted({*numbers, *(column for each in tables.interactions for column in each.columns)})
         inputs = self.coder.inputs(columns)
         sizes = [self.coder.sizes[column] for column in columns]
-        kept = np.array([position * self.width + k for position in used for k in range(self.width)])
-        feature = np.searchsorted(kept, trees.feature)
-        thresholds = [np.unique(trees.threshold[feature == column]) for column in range(len(kept))]
+        kept = [position * self.width + k for position in used for k in range(self.width)]
+        kept += [first_number + number for number in inputs.numbers]
+        feature, threshold = np.searchsorted(kept, trees.feature), trees.threshold.copy()
+        thresholds = [np.unique(threshold[feature == column]) for column in range(len(used) * self.width)]
+        for column, of_column in enumerate(thresholds):
+            nodes = feature == column
+            threshold[nodes] = np.searchsorted(of_column, threshold[nodes]) + 0.5
         module = tables.module(columns, self.coder.edges[inputs.numbers], sizes, thresholds)
-        bins = [np.searchsorted(thresholds[f], t) for f, t in zip(feature, trees.threshold, strict=True)]
-        of_bins = replace(
-            trees,
-            width=len(kept),
-            feature=feature,
-            threshold=np.array(bins) + 0.5,
-            feature_range=np.array([[0.0, len(each)] for each in thresholds]),
-        )
-        return module, of_bins, inputs
+        largest = [*map(len, thresholds), *(self.coder.sizes[number] - 1 for number in inputs.numbers)]
+        feature_range = np.array([[0.0, value] for value in largest])
+        of_module = replace(trees, width=len(kept), feature=feature, threshold=threshold, feature_range=feature_range)
+        return module, of_module, inputs
 
 
 def fit_features(
     head: Head, coder: ColumnCoder, train: Items, valid: Items, loss: Loss, seed: int
 ) -> BoostedFeatures | None:
-    """Select interactions on the training rows, and compute their target statistics; None without an interaction.
+    """Select interactions on the training rows, and compute the features; None without a category or interaction.
 
     ``train`` and ``valid`` are rows with init scores, training rows none of weight 0. ``seed`` is that of random blocks
     and of the sample.
@@ -87,36 +97,42 @@ def fit_features(
     generator, codes = torch.Generator().manual_seed(seed), coder.codes(rows)
     columns = target_columns(head, train[1], outputs)
     residuals = Residuals(codes, negative_gradient(loss, scores, *train[1:], *[None] * (3 - len(train))))
-    interactions = strongest_interactions(
-        residuals.sample(MAX_ROWS, generator), coder, MAX_FEATURES // (columns.shape[1] + 1)
-    )
-    if not interactions:
+    tables_at_most = MAX_FEATURES // (columns.shape[1] + 1)
+    column_sets = columns_of_tables(residuals.sample(MAX_ROWS, generator), coder, tables_at_most)
+    if not column_sets:
         return None
     weight = train[2].double().numpy() if len(train) == 3 else np.ones(len(codes))
     target_rows = TargetRows(codes, columns, weight)
-    with Phase(f"target statistics of {len(interactions)} combinations of columns"):
-        tables = CellTables.of(interactions, coder.sizes, target_rows)
+    numbers = len(coder.edges)
+    valid_codes = coder.codes(split_scores(valid[0], outputs)[0])
+    with Phase(f"target statistics of {len(column_sets)} combinations of columns"):
+        tables = CellTables.of(column_sets, coder.sizes, target_rows)
         sample = torch.arange(len(codes))
         if len(codes) > MAX_ROWS:
             sample = torch.randperm(len(codes), generator=generator)[:MAX_ROWS].sort().values
-        return BoostedFeatures(
-            coder,
-            tables,
-            sample,
-            {
-                kind: tables.out_of_block_features(target_rows, row_blocks(kind, len(codes), seed), sample)
-                for kind in BLOCKS
-            },
-            tables.features(coder.codes(split_scores(valid[0], outputs)[0])),
-        )
+        blocks = {kind: row_blocks(kind, len(codes), seed) for kind in BLOCKS}
+        train_tables = {kind: tables.out_of_block_features(target_rows, blocks[kind], sample) for kind in BLOCKS}
+    return BoostedFeatures(
+        coder,
+        tables,
+        sample,
+        {kind: _with_numbers(features, codes[sample, :numbers]) for kind, features in train_tables.items()},
+        _with_numbers(tables.features(valid_codes), valid_codes[:, :numbers]),
+    )
 
 
-def strongest_interactions(train: Residuals, coder: ColumnCoder, count: int) -> list[tuple[int, ...]]:
-    """The columns of the interactions of up to four columns whose mean residuals explain most of the training rows.
+def _with_numbers(features: NDArray[np.float32], codes: Tensor) -> NDArray[np.float32]:
+    """Features followed by the codes of the numbers."""
+    return np.hstack([features, codes.numpy().astype(np.float32)])
 
-    They are ordered by the z statistic of ``select_interactions`` on the training rows. A further column extends each
-    of the ``MAX_COLUMNS`` strongest columns, and the ``EXTENDED_INTERACTIONS`` strongest interactions of each order
-    from 2 on.
+
+def columns_of_tables(train: Residuals, coder: ColumnCoder, count: int) -> list[tuple[int, ...]]:
+    """The columns of each table, at most ``count``: single categories, then the strongest interactions.
+
+    Those are the interactions of up to four columns whose mean residuals explain most of the training rows. Both are
+    ordered by the z statistic of ``select_interactions`` on the training rows, which is above 0 for interactions. A
+    further column extends each of the ``MAX_COLUMNS`` strongest columns, and the ``EXTENDED_INTERACTIONS`` strongest
+    interactions of each order from 2 on.
     """
     train = replace(train, values=train.values / train.values.square().mean(dim=0).sqrt().clamp_min(1e-30))
     z: dict[Interaction, float] = {}
@@ -131,7 +147,8 @@ def strongest_interactions(train: Residuals, coder: ColumnCoder, count: int) -> 
         parents = [(column,) for column in combined] if order == 1 else strongest[:EXTENDED_INTERACTIONS]
         column_sets = extended(parents, combined)
         z |= z_of_order
-    return [each.columns for each in sorted(z, key=lambda interaction: -z[interaction])[:count] if z[each] > 0]
+    ordered = sorted(z, key=lambda each: (not coder.is_category(each.columns), -z[each]))
+    return [each.columns for each in ordered if z[each] > 0 or coder.is_category(each.columns)][:count]
 
 
 def target_columns(head: Head, target: Tensor, outputs: int) -> NDArray[np.float64]:

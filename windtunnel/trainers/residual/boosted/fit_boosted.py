@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from windtunnel.compiler.strategies import fastest
@@ -13,29 +14,33 @@ from windtunnel.encode import Batch
 from windtunnel.modules.tables.cell_statistics import CellStatistics
 from windtunnel.modules.trees.hard import HardTrees
 from windtunnel.objectives.losses import Loss
-from windtunnel.trainers.residual.boosted.boosting import MAX_TREES, RATE, BinnedFeatures, Boosting, BoostingRows, boost
+from windtunnel.trainers.residual.boosted.boosting import MAX_TREES, BinnedFeatures, Boosting, BoostingRows, boost
 from windtunnel.trainers.residual.boosted.cell_tables import BLOCKS
 from windtunnel.trainers.residual.boosted.features import BoostedFeatures
 from windtunnel.trainers.residual.init_scores import ResidualInputs, concat, in_slices
+from windtunnel.trainers.residual.mean_residuals import part_weights
 from windtunnel.trainers.residual.validation_rows import Items
 
-RACE_RATE, RACE_TREES, RACE_ROWS = 0.1, 60, 30_000
-"""Learning rate, trees and rows of a race, which chooses blocks of rows and the weight of the start scores."""
-KEPT_INTERACTIONS = 20
-"""Interactions that the final trees read: those on whose features the trees of the races gain most."""
-WEIGHTS = (0.75, 0.5, 0.25)
-"""Other weights than 1 of the scores to start from: a source that has fitted noise in its columns is worth less."""
+RACE_TREES, RACE_ROWS = 60, 30_000
+"""Trees and rows of a race, which chooses blocks of rows and interactions."""
+KEPT_TABLES = 20
+"""Tables that the final trees read: those on whose features the trees of the races gain most. Single categories that
+are not among them are read too, as many at most."""
 
 
 @dataclass(frozen=True)
 class BoostedResidual:
-    """Trees over target statistics: f(x) = weight start(x) + trees(x), where start(x) are the scores to extend."""
+    """A weighted mean of scores and those of trees: f(x) = weight start(x) + (1 - weight) trees(x).
+
+    The trees are not fitted to what the scores leave over, but to the target: the pipeline has seen the targets of the
+    training rows, on which it leaves too little.
+    """
 
     statistics: CellStatistics
-    trees: HardTrees  # their base is the part of the mean score that the weight takes away
+    trees: HardTrees  # their leaf values and base are those of (1 - weight) trees(x)
     inputs: ResidualInputs  # the columns that the statistics read
     weight: float
-    crossfitted: Tensor  # ``[rows, K]``, f(x) of the validation rows; each half has what was chosen on the other half
+    crossfitted: Tensor  # ``[rows, K]``, f(x) of the validation rows; each half has what was fitted on the other half
 
     def scores(self, rows: Batch, start: Tensor) -> Tensor:
         """f(x) ``[N, K]`` of rows without init scores, which start from the scores ``[N, K]``."""
@@ -50,100 +55,91 @@ class BoostedResidual:
 
 
 @dataclass(frozen=True)
-class Choice:
-    """What a race chooses."""
-
-    blocks: str  # how blocks of rows are drawn: a name in ``BLOCKS``
-    weight: float  # of the start scores
-
-
-@dataclass(frozen=True)
 class BoostingInput:
-    """The rows to boost trees on, with the scores to start from."""
+    """The rows to boost trees on, which start from a constant."""
 
     train: BoostingRows  # the training rows of the sample
     valid: BoostingRows
-    mean: Tensor  # ``[K]``, mean score of all training rows, towards which a weight below 1 draws the scores
     halves: Sequence[Tensor]  # indices of the validation rows in each half
     loss: Loss
     seed: int
 
-    def weighted(self, scores: Tensor, weight: float) -> Tensor:
-        """``weight`` times the scores plus ``1 - weight`` times their mean."""
-        return weight * scores + (1 - weight) * self.mean
-
     def every(self, step: int) -> BoostingInput:
-        """Start from every ``step``-th training row alone."""
+        """Every ``step``-th training row alone."""
         scores, target, weight = self.train
         train = BoostingRows(scores[::step], target[::step], None if weight is None else weight[::step])
         return replace(self, train=train)
 
-    def boost(self, binned: BinnedFeatures, weight: float, rate: float = RATE, max_trees: int = MAX_TREES) -> Boosting:
-        """Boost trees from the weighted scores."""
-        train, valid = (rows._replace(scores=self.weighted(rows.scores, weight)) for rows in (self.train, self.valid))
-        return boost(binned, train, valid, self.halves, self.loss, self.seed, rate, max_trees)
+    def boost(self, binned: BinnedFeatures, max_trees: int = MAX_TREES) -> Boosting:
+        """Boost trees on these features."""
+        return boost(binned, self.train, self.valid, self.halves, self.loss, self.seed, max_trees=max_trees)
 
 
 def fit_boosted(
-    features: BoostedFeatures, train: Items, valid: Items, halves: Sequence[Tensor], loss: Loss, seed: int
+    features: BoostedFeatures, train: Items, valid: Items, halves: Sequence[Tensor], loss: Loss, unit: Tensor, seed: int
 ) -> BoostedResidual | None:
-    """Boost trees on top of scores; None where no tree lowers the loss of the validation rows.
+    """Boost trees on the training rows, and average them with scores; None where no tree lowers the loss.
 
-    Races show which blocks of rows, which weight of the start scores, and which interactions to use. Boosting with
-    these stops early on the validation rows. For the test, each half of these rows has the blocks, the weight and the
-    number of trees that have the lowest loss on the other half.
+    Races show which blocks of rows and which interactions to use. Boosting with these stops early on the validation
+    rows, where the weight of the mean is learned. For the test, each half of these rows has the blocks, the number of
+    trees and the weight that have the lowest loss on the other half.
 
-    ``train`` and ``valid`` hold scores to start from ``[N, K]``, targets, and maybe weights; ``halves`` the indices of
-    the validation rows in each half.
+    ``train`` and ``valid`` hold scores ``[N, K]``, targets, and maybe weights. Trees start from the mean of the scores
+    of the training rows; the mean is taken with the scores of the validation rows. ``halves`` are the indices of the
+    validation rows in each half, ``unit`` ``[K]`` is that of the scores.
     """
-    sampled = BoostingRows(*(block[features.sample] for block in train))
-    start = BoostingInput(sampled, BoostingRows(*valid), train[0].mean(dim=0), halves, loss, seed)
-    races = _race(start, features)
+    scores, mean = valid[0], train[0].mean(dim=0)
+    sampled = BoostingRows(mean.repeat(len(features.sample), 1), *(block[features.sample] for block in train[1:]))
+    rows = BoostingInput(sampled, BoostingRows(mean.repeat(len(scores), 1), *valid[1:]), halves, loss, seed)
+    races = _races(rows, features)
     if not any(race.rounds() for race in races.values()):
         return None
     choices = [_best(races, part) for part in range(3)]
-    features = features.take(_strongest(features.width, races.values()))
-    binned = {
-        blocks: BinnedFeatures.of(features.train[blocks], features.valid) for blocks in {c.blocks for c in choices}
+    features = features.take(_tables_to_read(features, races.values()))
+    fitted = {
+        blocks: rows.boost(BinnedFeatures.of(features.train[blocks], features.valid))
+        for blocks in dict.fromkeys(choices)
     }
-    fitted = {choice: start.boost(binned[choice.blocks], choice.weight) for choice in dict.fromkeys(choices)}
-    boosting, weight = fitted[choices[0]], choices[0].weight
-    if not boosting.rounds():
+    if not fitted[choices[0]].rounds():
         return None
-    crossfitted, outputs = valid[0].clone(), valid[0].shape[1]
+    parts = [torch.cat(list(halves)), *halves]
+
+    def change(part: int) -> tuple[Tensor, float]:
+        """f(x) minus the scores, and 1 - weight; of what has the lowest loss on all validation rows (0) or a half."""
+        boosting = fitted[choices[part]]
+        of_trees = mean + boosting.scores(features.valid, boosting.rounds(part), len(mean)) - scores
+        of_part = [block[parts[part]] for block in (scores, of_trees.unsqueeze(2), *valid[1:])]
+        factor = min(float(part_weights(loss, unit, *of_part)), 1.0)
+        return factor * of_trees, factor
+
+    crossfitted = scores.clone()
     for part, tested in ((1, halves[1]), (2, halves[0])):
-        half, scores = fitted[choices[part]], start.weighted(valid[0][tested], choices[part].weight)
-        crossfitted[tested] = scores + half.scores(features.valid[tested.numpy()], half.rounds(part), outputs)
-    statistics, ensemble, inputs = features.with_trees(boosting.ensemble())
-    trees = HardTrees.of(replace(ensemble, base=((1 - weight) * start.mean).double().numpy()))
-    return BoostedResidual(statistics, fastest(trees), inputs, weight, crossfitted)
+        crossfitted[tested] += change(part)[0][tested]
+    statistics, ensemble, inputs = features.with_trees(fitted[choices[0]].ensemble())
+    trees = HardTrees.of(replace(ensemble, base=mean.double().numpy()))
+    return BoostedResidual(statistics, trees, inputs, 0.0, crossfitted).shrunken(change(0)[1])
 
 
-def _race(start: BoostingInput, features: BoostedFeatures) -> dict[Choice, Boosting]:
-    """A race for each way of drawing blocks, then with the better one for smaller weights, as long as these win."""
+def _races(rows: BoostingInput, features: BoostedFeatures) -> dict[str, Boosting]:
+    """A race for each way of drawing blocks."""
     step = -(-len(features.sample) // RACE_ROWS)
-    start = start.every(step)
-    binned = {blocks: BinnedFeatures.of(rows[::step], features.valid) for blocks, rows in features.train.items()}
+    rows = rows.every(step)
 
-    def race(choice: Choice) -> Boosting:
-        return start.boost(binned[choice.blocks], choice.weight, RACE_RATE, RACE_TREES)
+    def race(blocks: str) -> Boosting:
+        return rows.boost(BinnedFeatures.of(features.train[blocks][::step], features.valid), RACE_TREES)
 
-    races = {choice: race(choice) for choice in (Choice(blocks, 1.0) for blocks in BLOCKS)}
-    blocks = _best(races, 0).blocks
-    for weight in WEIGHTS:
-        choice = Choice(blocks, weight)
-        races[choice] = race(choice)
-        if _best(races, 0) != choice:
-            break
-    return races
+    return {blocks: race(blocks) for blocks in BLOCKS}
 
 
-def _best(races: Mapping[Choice, Boosting], part: int) -> Choice:
-    """The choice with the lowest loss on all validation rows (0) or on a half (1, 2)."""
-    return min(races, key=lambda choice: races[choice].lowest(part))
+def _best(races: Mapping[str, Boosting], part: int) -> str:
+    """The blocks with the lowest loss on all validation rows (0) or on a half (1, 2)."""
+    return min(races, key=lambda blocks: races[blocks].lowest(part))
 
 
-def _strongest(width: int, races: Iterable[Boosting]) -> list[int]:
-    """Positions, ascending, of the interactions on whose features the trees gain most; each has ``width`` features."""
-    gains = np.sum([race.gains() for race in races], axis=0).reshape(-1, width).sum(axis=1)
-    return sorted((-gains).argsort(kind="stable")[:KEPT_INTERACTIONS].tolist())
+def _tables_to_read(features: BoostedFeatures, races: Iterable[Boosting]) -> list[int]:
+    """Positions, ascending, of the tables that the final trees read: those with most gain, and single categories."""
+    gains = np.sum([race.gains() for race in races], axis=0)[: features.of_tables]
+    strongest = (-gains.reshape(-1, features.width).sum(axis=1)).argsort(kind="stable")[:KEPT_TABLES].tolist()
+    columns = [interaction.columns for interaction in features.tables.interactions]
+    categories = [position for position, each in enumerate(columns) if features.coder.is_category(each)]
+    return sorted({*strongest, *categories[:KEPT_TABLES]})
