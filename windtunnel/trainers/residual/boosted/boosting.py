@@ -1,4 +1,4 @@
-"""LightGBM from given scores, for any loss, with the best number of trees for each half of the validation rows."""
+"""LightGBM from a constant, for any loss, with the best number of trees for each half of the validation rows."""
 
 from __future__ import annotations
 
@@ -48,9 +48,8 @@ class BinnedFeatures:
 
 
 class BoostingRows(NamedTuple):
-    """Scores to start from, targets and weights."""
+    """Targets and weights."""
 
-    scores: Tensor  # ``[N, K]``
     target: Tensor
     weight: Tensor | None = None
 
@@ -93,18 +92,21 @@ class Boosting:
 
 def boost(
     features: BinnedFeatures,
+    start: Tensor,
     train: BoostingRows,
     valid: BoostingRows,
     halves: Sequence[Tensor],
     loss: Loss,
     seed: int,
-    rate: float = RATE,
     max_trees: int = MAX_TREES,
 ) -> Boosting:
-    """Boost trees on the features, until ``PATIENCE`` rounds have not lowered the loss of the validation rows."""
+    """Boost trees on the features, until ``PATIENCE`` rounds have not lowered the loss of the validation rows.
+
+    All rows start from the scores ``start`` ``[K]``.
+    """
     import lightgbm
 
-    outputs = train.scores.shape[1]
+    outputs = len(start)
     losses: list[list[float]] = []
     parts = [torch.cat(list(halves)).sort().values, *halves]
 
@@ -116,10 +118,11 @@ def boost(
         losses.append([float(_loss(loss, rows, valid, part)) for part in parts])
         return "loss", losses[-1][0], False
 
-    for dataset, rows in ((features.train, train), (features.valid, valid)):
-        dataset.set_init_score(_flat(rows.scores))
-    options = OPTIONS | {"learning_rate": rate, "seed": seed, "objective": objective, "num_class": outputs}
-    evaluate(valid.scores.double().numpy(), None)  # without a tree
+    of_train, of_valid = (_flat(start.repeat(len(rows.target), 1)) for rows in (train, valid))
+    features.train.set_init_score(of_train)
+    features.valid.set_init_score(of_valid)
+    options = OPTIONS | {"learning_rate": RATE, "seed": seed, "objective": objective, "num_class": outputs}
+    evaluate(of_valid, None)  # without a tree
     with Phase(f"boosting on {features.train.num_feature()} features", max_trees) as phase:
         booster = lightgbm.train(
             options,
@@ -148,7 +151,7 @@ def _columns(scores: NDArray[np.float64], outputs: int) -> Tensor:
 
 
 def _flat(values: Tensor) -> NDArray[np.float64]:
-    array: NDArray[np.float64] = values.detach().double().contiguous().numpy()
+    array: NDArray[np.float64] = values.detach().double().numpy()
     return array[:, 0] if array.shape[1] == 1 else array
 
 

@@ -17,6 +17,7 @@ from windtunnel.trainers.residual.boosted.fit_boosted import fit_boosted
 from windtunnel.trainers.residual.candidates import Candidate, select, shrinkage
 from windtunnel.trainers.residual.setup import ResidualSetup
 from windtunnel.trainers.residual.significance import compare_scores
+from windtunnel.trainers.residual.training import FittedResidual, ResidualFit
 
 MIN_ROWS = 3000
 """With fewer training rows, target statistics of interactions are mostly noise."""
@@ -40,16 +41,10 @@ def add_boosted(
     return [*candidates, _candidate(best, setup, features, recipe, metric)]
 
 
-def _scores(best: Candidate, setup: ResidualSetup) -> Tensor:
-    """Scores of the validation rows ``[N, K]`` by the best candidate.
-
-    They are those of the pipeline and of a residual model whose interactions were fitted without the row.
-    """
-    rows, of_pipeline = setup.split_scores(setup.items[1][0])
-    if best.residual is None:
-        return of_pipeline
-    crossfitted = setup.initial.crossfitted * bool(len(best.residual.model.interactions))
-    return of_pipeline + (crossfitted + best.residual.column_scores(rows))
+def _residual_scores(residual: FittedResidual, initial: ResidualFit, rows: Batch) -> Tensor:
+    """Scores of the validation rows ``[N, K]`` by a residual model, whose interactions were fitted without the row."""
+    crossfitted = initial.crossfitted * bool(len(residual.model.interactions))
+    return crossfitted + residual.column_scores(rows)
 
 
 def _candidate(
@@ -63,8 +58,10 @@ def _candidate(
     name = "boosted residual" if best.residual is None else f"{best.name} + boosted"
     initial, residual, (train, valid) = setup.initial, best.residual, setup.items
     loss, split = initial.loss, initial.split
-    (_, of_train), (_, of_pipeline) = (setup.split_scores(rows) for rows, *_ in setup.items)
-    of_best = _scores(best, setup)
+    (_, of_train), (valid_rows, of_pipeline) = (setup.split_scores(rows) for rows, *_ in setup.items)
+    of_best = of_pipeline
+    if residual is not None:
+        of_best = of_pipeline + _residual_scores(residual, initial, valid_rows)
     rows = (of_train, *train[1:]), (of_best, *valid[1:])
     boosted = fit_boosted(features, *rows, split.halves, loss, initial.residual.unit, recipe.seed)
     if boosted is None:

@@ -58,6 +58,7 @@ class BoostedResidual:
 class BoostingInput:
     """The rows to boost trees on, which start from a constant."""
 
+    start: Tensor  # ``[K]``, the constant
     train: BoostingRows  # the training rows of the sample
     valid: BoostingRows
     halves: Sequence[Tensor]  # indices of the validation rows in each half
@@ -66,13 +67,13 @@ class BoostingInput:
 
     def every(self, step: int) -> BoostingInput:
         """Every ``step``-th training row alone."""
-        scores, target, weight = self.train
-        train = BoostingRows(scores[::step], target[::step], None if weight is None else weight[::step])
+        target, weight = self.train
+        train = BoostingRows(target[::step], None if weight is None else weight[::step])
         return replace(self, train=train)
 
     def boost(self, binned: BinnedFeatures, max_trees: int = MAX_TREES) -> Boosting:
         """Boost trees on these features."""
-        return boost(binned, self.train, self.valid, self.halves, self.loss, self.seed, max_trees=max_trees)
+        return boost(binned, self.start, self.train, self.valid, self.halves, self.loss, self.seed, max_trees)
 
 
 def fit_boosted(
@@ -89,8 +90,8 @@ def fit_boosted(
     validation rows in each half, ``unit`` ``[K]`` is that of the scores.
     """
     scores, mean = valid[0], train[0].mean(dim=0)
-    sampled = BoostingRows(mean.repeat(len(features.sample), 1), *(block[features.sample] for block in train[1:]))
-    rows = BoostingInput(sampled, BoostingRows(mean.repeat(len(scores), 1), *valid[1:]), halves, loss, seed)
+    sampled = BoostingRows(*(block[features.sample] for block in train[1:]))
+    rows = BoostingInput(mean, sampled, BoostingRows(*valid[1:]), halves, loss, seed)
     races = _races(rows, features)
     if not any(race.rounds() for race in races.values()):
         return None
