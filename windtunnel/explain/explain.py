@@ -48,7 +48,7 @@ def explain(net: TranslatedPipeline, rows: Rows, background: Rows | None = None,
     if boosted is not None:
         added, start = boosted.of_rows(encoded)
         values, terms = _join(values, terms, added, boosted.columns)
-        base, method = base + start, f"{method}; boosted residual: path-dependent TreeSHAP of its trees"
+        base, method = base + start, f"{method}; boosted residual: {boosted.method}"
     if residual is not None:
         values, terms = _join(values, terms, residual.of_rows(encoded), residual.columns)
         method = f"{method}; residual model: exact, the rows of its tables"

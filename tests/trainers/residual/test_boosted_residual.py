@@ -22,7 +22,7 @@ from windtunnel.export import serving
 from windtunnel.modules.tables.cell_statistics import CellStatistics
 from windtunnel.modules.trees.hard import HardTrees
 from windtunnel.objectives.losses import LOSSES
-from windtunnel.trainers.residual.boosted.boosting import BinnedFeatures, BoostingRows, boost, boosting_derivatives
+from windtunnel.trainers.residual.boosted.boosting import BoostingRows, Datasets, boost, boosting_derivatives
 from windtunnel.trainers.residual.boosted.cell_tables import PRIOR_ROWS, CellTables, TargetRows, row_blocks
 from windtunnel.trainers.residual.boosted.fit_boosted import BoostedResidual
 from windtunnel.trainers.residual.init_scores import ResidualInputs
@@ -120,7 +120,7 @@ def test_boosting_lowers_the_loss_of_several_scores() -> None:
     features = random.normal(size=(1500, 2)).astype(np.float32)
     target = torch.from_numpy((features[:, 0] > 0).astype(int) + (features[:, 1] > 0))
     parts = slice(0, 1000), slice(1000, 1500)
-    binned = BinnedFeatures.of(*(features[part] for part in parts))
+    binned = Datasets.of(*(features[part] for part in parts))
     train, valid = (BoostingRows(target[part]) for part in parts)
     halves = torch.arange(500).tensor_split(2)
     boosting = boost(binned, torch.zeros(3), train, valid, halves, LOSSES["softmax"], seed=0, max_trees=60)
@@ -165,9 +165,9 @@ def test_its_trees_read_numbers_too(fitted_on_numbers: windtunnel.Translation, t
 def test_it_is_a_weighted_mean_whose_change_can_be_shrunken(fitted: windtunnel.Translation) -> None:
     steps: Any = fitted.program.steps
     (position,) = (at for at, step in enumerate(steps) if isinstance(step.module, CellStatistics))
-    statistics, trees, total = steps[position : position + 3]
-    inputs = ResidualInputs([], [column for _, column in statistics.places()])
-    boosted = BoostedResidual(statistics.module, trees.module, inputs, total.module.weight, torch.zeros(0, 1))
+    statistics, trees, network, _, total = (step.module for step in steps[position : position + 5])
+    inputs = ResidualInputs([], [column for _, column in steps[position].places()])
+    boosted = BoostedResidual(statistics, trees, network, inputs, total.weight, torch.zeros(0, 1))
     rows, start = fitted.encode(rows_and_target()[0][-50:]), torch.full((50, 1), 2.0)
     assert 0 <= boosted.weight < 1
     whole, half, none = (boosted.shrunken(factor).scores(rows, start) for factor in (1.0, 0.5, 0.0))

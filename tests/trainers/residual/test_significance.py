@@ -80,12 +80,13 @@ def test_the_order_of_uncorrelated_rows_does_not_matter() -> None:
 
 
 def test_the_order_of_rows_does_not_matter_to_the_metric() -> None:
-    before, after, target = scores_and_labels()
+    _, right, target = scores_and_labels()
+    before, after = 4 * right, right + 0.5 * torch.randn(right.shape, generator=torch.Generator().manual_seed(1))
     orders = [torch.randperm(len(target), generator=torch.Generator().manual_seed(seed)) for seed in range(3)]
-    tests = [
-        compare_scores(AUROC, loss, hashed(before[o], target[o]), before[o], after[o], target[o]).metric for o in orders
-    ]
-    assert tests == pytest.approx([tests[0]] * 3, rel=1e-9)
+    reasons = {
+        compare_scores(AUROC, loss, hashed(right[o], target[o]), before[o], after[o], target[o]).reason for o in orders
+    }
+    assert len(reasons) == 1 and "auroc changes by -" in reasons.pop()
 
 
 def test_rounding_of_scores_does_not_matter() -> None:
@@ -188,13 +189,11 @@ def test_a_metric_is_worse_if_it_changes_by_more_than_its_error() -> None:
 
 def test_scores_of_two_models_are_not_ranked_together() -> None:
     """The model of each half has an offset of its own, which no ranking within a half can see."""
-    large, right, target = scores_and_labels()
+    _, right, target = scores_and_labels()
     rows = torch.arange(len(target))
     of_halves = SplitRows([*rows.chunk(2)], rows)
-    offset = torch.where(torch.arange(len(target)) < len(target) // 2, 0.15, -0.15).unsqueeze(1)
-    plain, shifted = (
-        compare_scores(AUROC, loss, of_halves, large, scores, target) for scores in (right, right + offset)
-    )
-    assert plain.metric == pytest.approx(shifted.metric, abs=1e-12)
+    offset = torch.where(torch.arange(len(target)) < len(target) // 2, 0.6, -0.6).unsqueeze(1)
+    for scores in (right, right + offset):
+        assert compare_scores(AUROC, loss, of_halves, 4 * right, scores, target).significant
     pooled = [evaluate(AUROC, loss, lambda x: x, [((scores,), target)]) for scores in (right, right + offset)]
-    assert pooled[1] < pooled[0]
+    assert pooled[1] < pooled[0] - 0.02

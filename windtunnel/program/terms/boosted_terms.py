@@ -1,4 +1,4 @@
-"""Contributions of a boosted residual: TreeSHAP of its features, added up by interaction and number."""
+"""Contributions of a boosted residual: those of its features, added up by interaction and number."""
 
 from __future__ import annotations
 
@@ -7,9 +7,13 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from windtunnel.encode import Batch
+from windtunnel.modules.linear.integrated_gradients import integrated_gradients
+from windtunnel.modules.linear.multilayer import MultilayerPerceptron
 from windtunnel.modules.tables.cell_statistics import CellStatistics
 from windtunnel.modules.trees.tree_shap import tree_shap
 from windtunnel.program.raw_columns import RawColumns
@@ -22,8 +26,9 @@ class BoostedTerms:
     """The interactions and numbers of a boosted residual, each with the raw columns that it reads."""
 
     net: TranslatedPipeline
-    position: int  # of the step of target statistics; those of the trees and of the sum of both scores follow
-    weight: float  # of the scores that those of the trees are added to
+    trees: int  # position of the step of the trees
+    network: int | None  # position of the step of the network's layers; None in files of earlier versions
+    weight: float  # of the scores that those of trees and network are added to
     coded: CodedColumns  # what the target statistics read
     columns: list[tuple[int, ...]]
     """Raw columns of each term, ascending. Interactions and numbers with the same raw columns are one term."""
@@ -34,26 +39,43 @@ class BoostedTerms:
     def of(cls, net: TranslatedPipeline, position: int, raw: RawColumns) -> BoostedTerms:
         """The terms of the trees behind the target statistics at a position."""
         steps: Any = net.program.steps
-        statistics, _, total = steps[position : position + 3]
+        statistics = steps[position]
+        network = position + 2 if isinstance(steps[position + 2].module, MultilayerPerceptron) else None
+        total = steps[position + (2 if network is None else 4)]
         coded = CodedColumns.of(statistics, raw)
         interactions = [coded.raw_columns(columns) for columns in coded.interactions]
         numbers = [coded.raw_columns([column]) for column in range(_number_codes(statistics.module))]
         terms = sorted({*interactions, *numbers}, key=lambda columns: (len(columns), columns))
         of_interaction, of_number = ([terms.index(columns) for columns in each] for each in (interactions, numbers))
-        return cls(net, position, total.module.weight, coded, terms, of_interaction, of_number)
+        return cls(net, position + 1, network, total.module.weight, coded, terms, of_interaction, of_number)
+
+    @property
+    def method(self) -> str:
+        """How contributions are computed."""
+        of_network = "" if self.network is None else ", integrated gradients of its network"
+        return f"path-dependent TreeSHAP of its trees{of_network}"
 
     def of_rows(self, rows: Batch) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Contribution of each term to the scores ``[B, terms, K]``, and the score that they start from ``[K]``."""
-        program, position = self.net.program, self.position + 1
-        trees: Any = program.steps[position].module
-        of_features, base = tree_shap(trees, self.net.run_in_slices(partial(program.inputs_of, position), rows))
-        of_tables, of_numbers = np.split(of_features, [trees.width - len(self._of_number)], axis=1)
+        trees, features = self._module(self.trees), self._inputs(self.trees, rows)
+        of_features, base = tree_shap(trees, features)
+        if self.network is not None:
+            middle = torch.from_numpy(trees.ensemble().feature_range.mean(axis=1)).to(features)
+            added, start = integrated_gradients(self._module(self.network), features, middle)
+            of_features, base = of_features + added, base + start
+        of_tables, of_numbers = np.split(of_features, [of_features.shape[1] - len(self._of_number)], axis=1)
         of_interactions = of_tables.reshape(len(of_tables), len(self._of_interaction), -1, len(base)).sum(axis=2)
         values = np.zeros((len(of_features), len(self.columns), len(base)))
         for terms, of_terms in ((self._of_interaction, of_interactions), (self._of_number, of_numbers)):
             for place, term in enumerate(terms):
                 values[:, term] += of_terms[:, place]
         return values, base
+
+    def _module(self, position: int) -> Any:
+        return self.net.program.steps[position].module
+
+    def _inputs(self, position: int, rows: Batch) -> Tensor:
+        return self.net.run_in_slices(partial(self.net.program.inputs_of, position), rows)
 
     def inputs_of(self, term: int) -> list[int]:
         """The input columns that a term reads."""

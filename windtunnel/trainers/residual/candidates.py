@@ -43,24 +43,12 @@ class Candidate:
 
 
 def select(candidates: Sequence[Candidate], metric: Metric) -> Candidate:
-    """The candidate with the best metric; of equal ones the first.
-
-    A boosted residual must be better on rows that had no part in fitting either candidate. Validation rows choose the
-    interactions of a residual model, but only blocks, start weight and number of trees of a boosted one, so their
-    metrics on all rows are not comparable.
-    """
+    """The candidate with the best metric; of equal ones the first."""
     best, *others = candidates
     for candidate in others:
-        value = _tested_value if candidate.boosted is not None else value_of
-        if not candidate.rejected and metric.better(value(candidate), value(best)):
+        if not candidate.rejected and metric.better(value_of(candidate), value_of(best)):
             best = candidate
     return best
-
-
-def _tested_value(candidate: Candidate) -> float:
-    """The metric on rows that had no part in fitting, where such a test was made."""
-    tested = None if candidate.test is None else candidate.test.metric
-    return value_of(candidate) if tested is None else tested
 
 
 def value_of(candidate: Candidate) -> float:
@@ -91,12 +79,14 @@ def candidate_results(
 
 def _reason(candidate: Candidate, best: Candidate, metric: Metric) -> str:
     if candidate is best:
-        tested = candidate.test is not None and not candidate.test.significant
-        return f"best {metric.name}, whatever the test says" if tested else f"best {metric.name}"
+        if candidate.test is None or candidate.test.significant:
+            return f"best {metric.name}"
+        if candidate.boosted is not None:
+            return f"best {metric.name}, and not worse by more than 1 standard error"
+        return f"best {metric.name}, whatever the test says"
     if candidate.rejected:
         return candidate.rejected
-    value = value_of if best.boosted is None and candidate.boosted is None else _tested_value
-    if metric.better(value(best), value(candidate)):
+    if metric.better(value_of(best), value_of(candidate)):
         return f"{best.name} has the better {metric.name}"
     return f"no better {metric.name} than {best.name}, which is simpler"
 

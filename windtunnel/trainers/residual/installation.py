@@ -13,7 +13,6 @@ from windtunnel.modules.base import Module
 from windtunnel.modules.ensembles.log_pool import LogProbabilities
 from windtunnel.modules.linear.residual_model import ResidualSum
 from windtunnel.modules.outputs.links import PROBABILITIES
-from windtunnel.modules.tables.cell_statistics import CellStatistics
 from windtunnel.program.head import Head
 from windtunnel.program.program import IDS, NUMBERS, Program, ProgramStep, Take
 from windtunnel.program.records.fidelity import CalibrationRows
@@ -77,15 +76,19 @@ def mark_initial_residual_weights(net: TranslatedPipeline) -> None:
 
 
 def install_boosted(net: TranslatedPipeline, boosted: BoostedResidual) -> None:
-    """Append a boosted residual: target statistics, trees, and the sum of their scores and the weighted scores before.
+    """Append a boosted residual: target statistics, trees, a network, and the weighted mean with the scores before.
 
     A residual model goes behind it, with its scores times that weight, so that ``refresh`` finds it at the end.
     """
     scores = _last_scores(net, boosted.trees.outputs)
     _append(net, boosted.statistics, _takes(boosted.inputs))
-    _append(net, boosted.trees, [_last(net, boosted.trees.width)])
+    features = _last(net, boosted.trees.width)
+    _append(net, boosted.trees, [features])
+    of_trees = _last(net, scores.count)
+    _append(net, boosted.network, [features])
+    _append(net, ResidualSum(), [of_trees, _last(net, scores.count)])
     _append(net, ResidualSum(boosted.weight), [scores, _last(net, scores.count)])
-    for module in (boosted.statistics, boosted.trees):
+    for module in (boosted.statistics, boosted.trees, boosted.network):
         module.cast(getattr(torch, net.encoder.dtype))
     net.configure(strategy_choices=choose(net.program, "auto"))
     net.mark_initial_weights()
@@ -96,7 +99,8 @@ def without_residual(program: Program) -> Program | None:
     """A program without the residual models that an earlier fit appended; None where it has none."""
     steps: list[Any] = list(program.steps)
     while isinstance(steps[-1].module, ResidualSum):
-        steps = steps[: -3 if isinstance(steps[-3].module, CellStatistics) else -2]
+        first_appended = steps[-1].takes[0].slot - 1  # the slot of the scores before is 1 + the position of their step
+        steps = steps[:first_appended]
     if len(steps) == len(program.steps):
         return None
     return Program(steps, dict(program.method_steps.items()))

@@ -38,7 +38,14 @@ class SignificanceTest:
     rows: int  # that were compared, without those of weight 0
     significant: bool  # whether the gain exceeds its standard error, and the metric is not worse by more than its own
     reason: str = ""  # why it is not significant; empty where it is
-    metric: float | None = None  # the metric of the second model, where it was computed
+
+    @property
+    def worse(self) -> bool:
+        """Whether the loss rises by more than its standard error, or the metric worsens by more than its own.
+
+        So is a gain without a standard error that is not significant.
+        """
+        return not self.significant and not abs(self.gain) <= self.standard_error
 
     @property
     def shrinkage(self) -> float:
@@ -70,7 +77,6 @@ def compare_scores(
     groups = _metric_groups(metric, split.shuffled.tensor_split(2), rest[0])
     old, new = (_metric_of_groups(metric, loss, groups, scores, *rest) for scores in (before, after))
     change, error = float((new - old).mean()), float((new - old).std() / max(len(groups) - 1, 1) ** 0.5)
-    test = replace(test, metric=float(new.mean()))
     if abs(change) <= error or not metric.better(float(old.mean()), float(new.mean())):
         return test
     reason = f"the loss is lower on these rows, but {metric.name} changes by {change:+.4f} ± {error:.4f}"

@@ -31,14 +31,14 @@ LEAST_CURVATURE = 1e-6
 
 
 @dataclass(frozen=True)
-class BinnedFeatures:
-    """Features of training and validation rows as LightGBM bins them, which takes as long as some dozens of trees."""
+class Datasets:
+    """Features of training and validation rows in the form of LightGBM, which takes as long as some dozens of trees."""
 
     train: Any
     valid: Any
 
     @classmethod
-    def of(cls, train: NDArray[np.float32], valid: NDArray[np.float32]) -> BinnedFeatures:
+    def of(cls, train: NDArray[np.float32], valid: NDArray[np.float32]) -> Datasets:
         """Bin features ``[N, F]`` of training rows, and those of validation rows by the same borders."""
         import lightgbm
 
@@ -91,7 +91,7 @@ class Boosting:
 
 
 def boost(
-    features: BinnedFeatures,
+    features: Datasets,
     start: Tensor,
     train: BoostingRows,
     valid: BoostingRows,

@@ -16,11 +16,14 @@ from windtunnel.trainers.residual.boosted.features import BoostedFeatures, fit_f
 from windtunnel.trainers.residual.boosted.fit_boosted import fit_boosted
 from windtunnel.trainers.residual.candidates import Candidate, select, shrinkage
 from windtunnel.trainers.residual.setup import ResidualSetup
-from windtunnel.trainers.residual.significance import compare_scores
+from windtunnel.trainers.residual.significance import SignificanceTest, compare_scores
 from windtunnel.trainers.residual.training import FittedResidual, ResidualFit
 
 MIN_ROWS = 3000
 """With fewer training rows, target statistics of interactions are mostly noise."""
+LEAST_PART = 0.5
+"""The part of the change that is installed where the test has no evidence for it. A mean of models that err differently
+errs less than either; on rows that no decision saw, half of the change gained even where the test saw a small loss."""
 NO_TREE = "no tree lowers the loss of the validation rows"
 
 
@@ -54,7 +57,7 @@ def _candidate(
     recipe: Recipe,
     metric: Metric,
 ) -> Candidate:
-    """A boosted residual on top of the best candidate; rejected unless it beats the pipeline."""
+    """A boosted residual on top of the best candidate; rejected where it is significantly worse than the pipeline."""
     name = "boosted residual" if best.residual is None else f"{best.name} + boosted"
     initial, residual, (train, valid) = setup.initial, best.residual, setup.items
     loss, split = initial.loss, initial.split
@@ -78,9 +81,15 @@ def _candidate(
         value,
         val_loss,
         test=test,
-        rejected=test.reason,
+        rejected=test.reason if test.worse else "",
         pipeline=setup.pipeline,
         residual=residual,
         boosted=boosted,
-        shrinkage=shrinkage(test, recipe),
+        shrinkage=_installed_part(test, recipe),
     )
+
+
+def _installed_part(test: SignificanceTest, recipe: Recipe) -> float:
+    if not test.significant and recipe.select != "best_epoch":
+        return LEAST_PART
+    return max(LEAST_PART, shrinkage(test, recipe))

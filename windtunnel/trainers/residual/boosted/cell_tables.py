@@ -111,16 +111,16 @@ class CellTables:
         columns: Sequence[int],
         edges: Tensor,
         size: Sequence[int],
-        thresholds: Sequence[NDArray[np.float64]],
+        borders: Sequence[NDArray[np.float64]],
     ) -> CellStatistics:
         """The module that computes the features in bins, followed by the codes of the numbers.
 
         ``columns`` are those that it reads, ascending, by their positions among the codes; ``edges`` and ``size`` are
-        of these columns, as in ``CellStatistics``. ``thresholds`` are those of each feature, ascending, at most 255.
+        of these columns, as in ``CellStatistics``. ``borders`` are those of each feature, ascending, at most 255.
         """
         place = {column: position for position, column in enumerate(columns)}
         count = torch.tensor([each.cell_count for each in self.interactions])
-        bins = [self._bins(position, thresholds) for position in range(len(self.sums))]
+        bins = [self._bins(position, borders) for position in range(len(self.sums))]
         return CellStatistics(
             edges=edges,
             size=torch.tensor(size, dtype=torch.int64),
@@ -131,11 +131,11 @@ class CellTables:
             number_codes=True,
         )
 
-    def _bins(self, position: int, thresholds: Sequence[NDArray[np.float64]]) -> NDArray[np.uint8]:
-        """The bins of the cells of an interaction: the number of thresholds below each feature, ``[n + 1, K + 1]``."""
+    def _bins(self, position: int, borders: Sequence[NDArray[np.float64]]) -> NDArray[np.uint8]:
+        """The bins of the cells of an interaction: the number of borders below each feature, ``[n + 1, K + 1]``."""
         features = self._columns(self.sums[position].targets, self.sums[position].weights)
         first = position * features.shape[1]
-        bins = [np.searchsorted(thresholds[first + k], column) for k, column in enumerate(features.T)]
+        bins = [np.searchsorted(borders[first + k], column) for k, column in enumerate(features.T)]
         return np.stack(bins, axis=1).astype(np.uint8)
 
     def _columns(self, targets: NDArray[np.float64], weights: NDArray[np.float64]) -> NDArray[np.float32]:

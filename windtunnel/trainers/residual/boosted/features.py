@@ -1,4 +1,4 @@
-"""Features of the boosted residual: target statistics of categories and interactions, and the numbers."""
+"""Features of the boosted residual: target statistics of categories and interactions, and codes of the numbers."""
 
 from __future__ import annotations
 
@@ -12,14 +12,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
-from windtunnel.modules.tables.cell_statistics import CellStatistics
-from windtunnel.modules.trees.ensemble import TreeEnsemble
 from windtunnel.objectives.losses import Loss
 from windtunnel.program.head import Head
 from windtunnel.progress import Phase
 from windtunnel.trainers.residual.boosted.cell_tables import BLOCKS, CellTables, TargetRows, row_blocks
 from windtunnel.trainers.residual.column_coder import ColumnCoder
-from windtunnel.trainers.residual.init_scores import ResidualInputs, split_scores
+from windtunnel.trainers.residual.init_scores import split_scores
 from windtunnel.trainers.residual.interactions import negative_gradient
 from windtunnel.trainers.residual.mean_residuals import Interaction, Residuals
 from windtunnel.trainers.residual.screening import MAX_COLUMNS, MAX_ORDER, extended, screen
@@ -60,28 +58,6 @@ class BoostedFeatures:
         columns += range(self.of_tables, self.valid.shape[1])
         train = {blocks: features[:, columns] for blocks, features in self.train.items()}
         return replace(self, tables=self.tables.take(positions), train=train, valid=self.valid[:, columns])
-
-    def with_trees(self, trees: TreeEnsemble) -> tuple[CellStatistics, TreeEnsemble, ResidualInputs]:
-        """The module of the features that trees read, the trees over its output, and the columns that it reads."""
-        read, first_number = sorted(set(trees.feature.tolist())), self.of_tables
-        used = sorted({feature // self.width for feature in read if feature < first_number}) or [0]
-        tables = self.tables.take(used)
-        numbers = [feature - first_number for feature in read if feature >= first_number]
-        columns = sorted({*numbers, *(column for each in tables.interactions for column in each.columns)})
-        inputs = self.coder.inputs(columns)
-        sizes = [self.coder.sizes[column] for column in columns]
-        kept = [position * self.width + k for position in used for k in range(self.width)]
-        kept += [first_number + number for number in inputs.numbers]
-        feature, threshold = np.searchsorted(kept, trees.feature), trees.threshold.copy()
-        thresholds = [np.unique(threshold[feature == column]) for column in range(len(used) * self.width)]
-        for column, of_column in enumerate(thresholds):
-            nodes = feature == column
-            threshold[nodes] = np.searchsorted(of_column, threshold[nodes]) + 0.5
-        module = tables.module(columns, self.coder.edges[inputs.numbers], sizes, thresholds)
-        largest = [*map(len, thresholds), *(self.coder.sizes[number] - 1 for number in inputs.numbers)]
-        feature_range = np.array([[0.0, value] for value in largest])
-        of_module = replace(trees, width=len(kept), feature=feature, threshold=threshold, feature_range=feature_range)
-        return module, of_module, inputs
 
 
 def fit_features(

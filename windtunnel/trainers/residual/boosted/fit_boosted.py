@@ -1,4 +1,4 @@
-"""Fit a boosted residual: the procedure."""
+"""Fit a boosted residual, trees and a network: the procedure."""
 
 from __future__ import annotations
 
@@ -7,16 +7,21 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from windtunnel.compiler.strategies import fastest
 from windtunnel.encode import Batch
+from windtunnel.modules.linear.multilayer import MultilayerPerceptron
 from windtunnel.modules.tables.cell_statistics import CellStatistics
+from windtunnel.modules.trees.ensemble import TreeEnsemble
 from windtunnel.modules.trees.hard import HardTrees
 from windtunnel.objectives.losses import Loss
-from windtunnel.trainers.residual.boosted.boosting import MAX_TREES, BinnedFeatures, Boosting, BoostingRows, boost
+from windtunnel.trainers.residual.boosted.binned_features import BinnedFeatures
+from windtunnel.trainers.residual.boosted.boosting import MAX_TREES, Boosting, BoostingRows, Datasets, boost
 from windtunnel.trainers.residual.boosted.cell_tables import BLOCKS
 from windtunnel.trainers.residual.boosted.features import BoostedFeatures
+from windtunnel.trainers.residual.boosted.network import NetworkTraining, scaled, train_network
 from windtunnel.trainers.residual.init_scores import ResidualInputs, concat, in_slices
 from windtunnel.trainers.residual.mean_residuals import part_weights
 from windtunnel.trainers.residual.validation_rows import Items
@@ -30,39 +35,46 @@ are not among them are read too, as many at most."""
 
 @dataclass(frozen=True)
 class BoostedResidual:
-    """A weighted mean of scores and those of trees: f(x) = weight start(x) + (1 - weight) trees(x).
+    """A weighted mean of scores, those of trees and those of a network.
 
-    The trees are not fitted to what the scores leave over, but to the target: the pipeline has seen the targets of the
-    training rows, on which it leaves too little.
+        f(x) = weight start(x) + v trees(x) + w network(x), weight = 1 - v - w
+
+    Trees and network are not fitted to what the scores leave over, but to the target: the pipeline has seen the targets
+    of the training rows, on which it leaves too little.
     """
 
     statistics: CellStatistics
-    trees: HardTrees  # their leaf values and base are those of (1 - weight) trees(x)
+    trees: HardTrees  # their leaf values and base are those of v trees(x)
+    network: MultilayerPerceptron  # its last layer is that of w network(x)
     inputs: ResidualInputs  # the columns that the statistics read
     weight: float
     crossfitted: Tensor  # ``[rows, K]``, f(x) of the validation rows; each half has what was fitted on the other half
 
     def scores(self, rows: Batch, start: Tensor) -> Tensor:
         """f(x) ``[N, K]`` of rows without init scores, which start from the scores ``[N, K]``."""
-        trees: Tensor = in_slices(lambda x: self.trees(self.statistics(x)), concat(self.inputs.select(rows)))
-        return self.weight * start + trees
+        added: Tensor = in_slices(lambda x: self._added(self.statistics(x)), concat(self.inputs.select(rows)))
+        return self.weight * start + added
+
+    def _added(self, features: Tensor) -> Tensor:
+        added: Tensor = self.trees(features) + self.network(features)
+        return added
 
     def shrunken(self, factor: float) -> BoostedResidual:
         """``start(x) + factor (f(x) - start(x))``."""
-        ensemble = self.trees.ensemble()
-        trees = HardTrees.of(replace(ensemble, leaf_value=ensemble.leaf_value * factor, base=ensemble.base * factor))
-        return replace(self, trees=fastest(trees), weight=1 - factor * (1 - self.weight))
+        trees, network = _times(self.trees.ensemble(), factor), scaled(self.network, factor)
+        return replace(self, trees=trees, network=network, weight=1 - factor * (1 - self.weight))
 
 
 @dataclass(frozen=True)
 class BoostingInput:
-    """The rows to boost trees on, which start from a constant."""
+    """The rows to fit trees and networks on, which start from a constant."""
 
     start: Tensor  # ``[K]``, the constant
     train: BoostingRows  # the training rows of the sample
     valid: BoostingRows
     halves: Sequence[Tensor]  # indices of the validation rows in each half
     loss: Loss
+    unit: Tensor  # ``[K]``, that of the scores
     seed: int
 
     def every(self, step: int) -> BoostingInput:
@@ -71,54 +83,90 @@ class BoostingInput:
         train = BoostingRows(target[::step], None if weight is None else weight[::step])
         return replace(self, train=train)
 
-    def boost(self, binned: BinnedFeatures, max_trees: int = MAX_TREES) -> Boosting:
+    def boost(self, datasets: Datasets, max_trees: int = MAX_TREES) -> Boosting:
         """Boost trees on these features."""
-        return boost(binned, self.start, self.train, self.valid, self.halves, self.loss, self.seed, max_trees)
+        return boost(datasets, self.start, self.train, self.valid, self.halves, self.loss, self.seed, max_trees)
+
+    def train_network(self, train: NDArray[np.float32], valid: NDArray[np.float32]) -> NetworkTraining:
+        """Train a network on features of training and validation rows."""
+        rows = self.train, self.valid, self.halves
+        return train_network(train, valid, self.start, *rows, self.loss, self.unit, self.seed)
+
+
+@dataclass(frozen=True)
+class FittedModels:
+    """Trees and a network on the same features."""
+
+    boosting: Boosting
+    network: NetworkTraining
+    start: Tensor  # ``[K]``, the scores that both start from
+    features: NDArray[np.float32]  # of the validation rows, ``[rows, F]``
+
+    def scores(self, part: int) -> Tensor:
+        """Scores ``[rows, K, 2]`` of the trees and the network that are best on all validation rows (0) or a half."""
+        trees = self.start + self.boosting.scores(self.features, self.boosting.rounds(part), len(self.start))
+        return torch.stack([trees, self.network.scores_of(part).to(trees)], dim=2)
 
 
 def fit_boosted(
     features: BoostedFeatures, train: Items, valid: Items, halves: Sequence[Tensor], loss: Loss, unit: Tensor, seed: int
 ) -> BoostedResidual | None:
-    """Boost trees on the training rows, and average them with scores; None where no tree lowers the loss.
+    """Fit trees and a network to the training rows, and average them with scores; None where no tree lowers the loss.
 
-    Races show which blocks of rows and which interactions to use. Boosting with these stops early on the validation
-    rows, where the weight of the mean is learned. For the test, each half of these rows has the blocks, the number of
-    trees and the weight that have the lowest loss on the other half.
+    Races show which blocks of rows and which interactions to use. Trees and network with these stop early on the
+    validation rows, where the weights of the mean are learned. For the test, each half of these rows has the blocks,
+    the number of trees, the epoch and the weights that have the lowest loss on the other half.
 
-    ``train`` and ``valid`` hold scores ``[N, K]``, targets, and maybe weights. Trees start from the mean of the scores
-    of the training rows; the mean is taken with the scores of the validation rows. ``halves`` are the indices of the
-    validation rows in each half, ``unit`` ``[K]`` is that of the scores.
+    ``train`` and ``valid`` hold scores ``[N, K]``, targets, and maybe weights. Trees and network start from the mean of
+    the scores of the training rows; the mean is taken with the scores of the validation rows. ``halves`` are the
+    indices of the validation rows in each half, ``unit`` ``[K]`` is that of the scores.
     """
     scores, mean = valid[0], train[0].mean(dim=0)
     sampled = BoostingRows(*(block[features.sample] for block in train[1:]))
-    rows = BoostingInput(mean, sampled, BoostingRows(*valid[1:]), halves, loss, seed)
+    rows = BoostingInput(mean, sampled, BoostingRows(*valid[1:]), halves, loss, unit, seed)
     races = _races(rows, features)
     if not any(race.rounds() for race in races.values()):
         return None
     choices = [_best(races, part) for part in range(3)]
-    features = features.take(_tables_to_read(features, races.values()))
-    fitted = {
-        blocks: rows.boost(BinnedFeatures.of(features.train[blocks], features.valid))
-        for blocks in dict.fromkeys(choices)
-    }
-    if not fitted[choices[0]].rounds():
+    binned = BinnedFeatures.of(features.take(_tables_to_read(features, races.values())), choices[0])
+    fitted = {blocks: _fit_models(rows, binned, blocks) for blocks in dict.fromkeys(choices)}
+    boosting = fitted[choices[0]].boosting
+    if not boosting.rounds():
         return None
     parts = [torch.cat(list(halves)), *halves]
 
-    def change(part: int) -> tuple[Tensor, float]:
-        """f(x) minus the scores, and 1 - weight; of what has the lowest loss on all validation rows (0) or a half."""
-        boosting = fitted[choices[part]]
-        of_trees = mean + boosting.scores(features.valid, boosting.rounds(part), len(mean)) - scores
-        of_part = [block[parts[part]] for block in (scores, of_trees.unsqueeze(2), *valid[1:])]
-        factor = min(float(part_weights(loss, unit, *of_part)), 1.0)
-        return factor * of_trees, factor
+    def change(part: int) -> tuple[Tensor, list[float]]:
+        """f(x) minus the scores, and v and w; of what has the lowest loss on all validation rows (0) or a half."""
+        changes = fitted[choices[part]].scores(part) - scores.unsqueeze(2)
+        weights = part_weights(loss, unit, *(block[parts[part]] for block in (scores, changes, *valid[1:])))
+        weights = weights / weights.sum().clamp_min(1.0)
+        return changes @ weights, weights.tolist()
 
     crossfitted = scores.clone()
     for part, tested in ((1, halves[1]), (2, halves[0])):
         crossfitted[tested] += change(part)[0][tested]
-    statistics, ensemble, inputs = features.with_trees(fitted[choices[0]].ensemble())
-    trees = HardTrees.of(replace(ensemble, base=mean.double().numpy()))
-    return BoostedResidual(statistics, trees, inputs, 0.0, crossfitted).shrunken(change(0)[1])
+    v, w = change(0)[1]
+    statistics, inputs = binned.module()
+    trees = _times(_with_base(boosting.ensemble(), mean, binned), v)
+    network = scaled(fitted[choices[0]].network.layers, w)
+    return BoostedResidual(statistics, trees, network, inputs, 1 - v - w, crossfitted)
+
+
+def _fit_models(rows: BoostingInput, features: BinnedFeatures, blocks: str) -> FittedModels:
+    """Trees and a network on the training rows with these blocks."""
+    train, valid = features.train[blocks], features.valid
+    return FittedModels(rows.boost(Datasets.of(train, valid)), rows.train_network(train, valid), rows.start, valid)
+
+
+def _with_base(trees: TreeEnsemble, base: Tensor, features: BinnedFeatures) -> TreeEnsemble:
+    """Trees that start from a base ``[K]``, with the numbers that features can be."""
+    feature_range = np.array([[0.0, largest] for largest in features.largest])
+    return replace(trees, base=base.double().numpy(), feature_range=feature_range)
+
+
+def _times(trees: TreeEnsemble, factor: float) -> HardTrees:
+    """A multiple of the scores of trees."""
+    return fastest(HardTrees.of(replace(trees, leaf_value=trees.leaf_value * factor, base=trees.base * factor)))
 
 
 def _races(rows: BoostingInput, features: BoostedFeatures) -> dict[str, Boosting]:
@@ -127,7 +175,7 @@ def _races(rows: BoostingInput, features: BoostedFeatures) -> dict[str, Boosting
     rows = rows.every(step)
 
     def race(blocks: str) -> Boosting:
-        return rows.boost(BinnedFeatures.of(features.train[blocks][::step], features.valid), RACE_TREES)
+        return rows.boost(Datasets.of(features.train[blocks][::step], features.valid), RACE_TREES)
 
     return {blocks: race(blocks) for blocks in BLOCKS}
 
