@@ -89,8 +89,9 @@ class Recipe:
 
         The residual model has a weight per value of a column and of an interaction, and a factorization machine. From
         3,000 training rows on a boosted residual may extend it: trees and a small network over numbers and target
-        statistics, averaged with the scores; it is rejected only if it is worse by more than one standard error. Interactions must be significant on the training rows and on the validation rows; further
-        columns need mean residuals that correlate with the residuals of the validation rows.
+        statistics, averaged with the scores; it is rejected only if it is worse by more than one standard error.
+        Interactions must be significant on the training rows and on the validation rows; further columns need mean
+        residuals that correlate with the residuals of the validation rows.
 
         The residual model is kept only if it improves the metric on all validation rows, lowers the loss by more than
         one standard error, and does not worsen the metric by more than one. In this test each half of the rows has the

@@ -1,1 +1,1 @@
-"""The boosted residual: trees and a network over numbers and target statistics, averaged with the scores of a pipeline."""
+"""The boosted residual: trees and a network over numbers and target statistics, averaged with a pipeline."""
