@@ -31,7 +31,7 @@ class BinnedFeatures:
     @classmethod
     def of(cls, features: BoostedFeatures, blocks: str) -> BinnedFeatures:
         """Bins with about as many rows each, of the training rows with blocks that are drawn in this way."""
-        borders = [_borders(column) for column in features.train[blocks][:, : features.of_tables].T]
+        borders = [bin_borders(column) for column in features.train[blocks][:, : features.of_tables].T]
         train = {kind: _in_bins(borders, of_kind) for kind, of_kind in features.train.items()}
         return cls(features, borders, train, _in_bins(borders, features.valid))
 
@@ -50,7 +50,7 @@ class BinnedFeatures:
         return [*map(len, self.borders), *(size - 1 for size in coder.sizes[: len(coder.edges)])]
 
 
-def _borders(column: NDArray[np.float32]) -> NDArray[np.float64]:
+def bin_borders(column: NDArray[np.float32]) -> NDArray[np.float64]:
     """Borders between neighbouring values; if there are too many, those next to the quantiles."""
     values = np.unique(column.astype(np.float64))
     middles: NDArray[np.float64] = (values[1:] + values[:-1]) / 2

@@ -1,0 +1,52 @@
+"""The network of a boosted residual, and the bins that it reads."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from windtunnel.objectives.losses import LOSSES
+from windtunnel.trainers.residual.boosted.binned_features import BINS, bin_borders
+from windtunnel.trainers.residual.boosted.boosting import BoostingRows
+from windtunnel.trainers.residual.boosted.network import scaled, train_network
+from windtunnel.trainers.residual.significance import SignificanceTest
+
+
+def test_a_trained_network_gives_the_scores_of_its_best_epoch() -> None:
+    random = np.random.default_rng(0)
+    features = random.integers(0, 200, (4000, 3)).astype(np.float32)
+    features[:, 2] = 7.0  # a constant
+    signal = np.abs(features[:, 0] - 100) / 25 - 2
+    target = torch.from_numpy((random.random(4000) < 1 / (1 + np.exp(-signal))).astype(np.float32))
+    parts, start = (slice(0, 3000), slice(3000, 4000)), torch.zeros(1)
+    train, valid = (BoostingRows(target[part]) for part in parts)
+    halves = torch.arange(1000).tensor_split(2)
+    of_rows = features[parts[0]], features[parts[1]], start, train, valid, halves
+    trained = train_network(*of_rows, LOSSES["logistic"], torch.ones(1), 0)
+    scores = trained.layers(torch.from_numpy(features[parts[1]]).double()).detach()
+    torch.testing.assert_close(scores.float(), trained.scores_of(0), atol=1e-4, rtol=1e-4)
+    loss = float(LOSSES["logistic"](trained.scores_of(0), valid.target, None))
+    assert loss == pytest.approx(trained.losses[:, 0].min(), rel=1e-5) and loss < 0.62
+    np.testing.assert_allclose(
+        scaled(trained.layers, 0.25)(torch.from_numpy(features).double())[3000:].detach(), scores / 4
+    )
+
+
+def test_a_feature_has_a_bin_per_value_or_quantile_bins() -> None:
+    assert bin_borders(np.array([3.0, 1.0, 3.0, 2.0], np.float32)).tolist() == [1.5, 2.5]
+    column = np.random.default_rng(0).exponential(size=20_000).astype(np.float32)
+    borders = bin_borders(column)
+    rows = np.bincount(np.searchsorted(borders, column))
+    assert len(rows) <= BINS and rows.max() < 2 * len(column) / BINS and not np.isin(borders, column).any()
+
+
+@pytest.mark.parametrize(
+    ("gain", "error", "significant", "worse"),
+    [(0.2, 0.1, True, False), (0.05, 0.1, False, False), (-0.05, 0.1, False, False), (-0.2, 0.1, False, True),
+     (0.2, 0.1, False, True), (0.2, float("nan"), False, True)],
+)  # fmt: skip
+def test_a_boosted_residual_is_rejected_only_where_it_is_worse(
+    gain: float, error: float, significant: bool, worse: bool
+) -> None:
+    assert SignificanceTest(gain, error, 100, significant).worse == worse
