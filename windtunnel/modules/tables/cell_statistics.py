@@ -16,9 +16,9 @@ class CellStatistics(Module):
 
         bins[row_1(c), 1 .. F], bins[row_2(c), 1 .. F], ...
 
-    The table has a row for each cell with training rows, and a row per interaction for all its other cells. Trees
-    compare a feature with a few thresholds only. Its bin is the number of thresholds below it. With ``number_codes``
-    the codes of the numbers are further features.
+    The table has a row for each cell with training rows, and a row per interaction for all its other cells. The
+    bin of a feature is the number of its borders below it. With ``number_codes`` the codes of the numbers are further
+    features.
 
     Shape
     -----

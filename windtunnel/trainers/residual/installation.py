@@ -99,7 +99,7 @@ def without_residual(program: Program) -> Program | None:
     """A program without the residual models that an earlier fit appended; None where it has none."""
     steps: list[Any] = list(program.steps)
     while isinstance(steps[-1].module, ResidualSum):
-        first_appended = steps[-1].takes[0].slot - 1  # the slot of the scores before is 1 + the position of their step
+        first_appended = steps[-1].takes[0].slot - 1  # slots 0 and 1 are numbers and ids, the next are steps
         steps = steps[:first_appended]
     if len(steps) == len(program.steps):
         return None

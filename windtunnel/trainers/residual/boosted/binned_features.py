@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -29,10 +30,10 @@ class BinnedFeatures:
     valid: NDArray[np.float32]  # ``[validation rows, F]``
 
     @classmethod
-    def of(cls, features: BoostedFeatures, blocks: str) -> BinnedFeatures:
-        """Bins with about as many rows each, of the training rows with blocks that are drawn in this way."""
-        borders = [bin_borders(column) for column in features.train[blocks][:, : features.of_tables].T]
-        train = {kind: _in_bins(borders, of_kind) for kind, of_kind in features.train.items()}
+    def of(cls, features: BoostedFeatures, kinds: Sequence[str]) -> BinnedFeatures:
+        """The features with blocks of these kinds, in bins with about as many training rows of the first kind each."""
+        borders = [bin_borders(column) for column in features.train[kinds[0]][:, : features.of_tables].T]
+        train = {kind: _in_bins(borders, features.train[kind]) for kind in kinds}
         return cls(features, borders, train, _in_bins(borders, features.valid))
 
     def module(self) -> tuple[CellStatistics, ResidualInputs]:

@@ -53,6 +53,10 @@ class BoostingRows(NamedTuple):
     target: Tensor
     weight: Tensor | None = None
 
+    def take(self, index: Tensor | slice) -> BoostingRows:
+        """Some of the rows."""
+        return BoostingRows(self.target[index], None if self.weight is None else self.weight[index])
+
 
 @dataclass(frozen=True)
 class Boosting:
@@ -115,7 +119,8 @@ def boost(
 
     def evaluate(scores: NDArray[np.float64], _: Any) -> tuple[str, float, bool]:
         rows = _columns(scores, outputs)
-        losses.append([float(_loss(loss, rows, valid, part)) for part in parts])
+        with torch.no_grad():
+            losses.append([float(loss(rows[part], *valid.take(part))) for part in parts])
         return "loss", losses[-1][0], False
 
     of_train, of_valid = (_flat(start.repeat(len(rows.target), 1)) for rows in (train, valid))
@@ -153,8 +158,3 @@ def _columns(scores: NDArray[np.float64], outputs: int) -> Tensor:
 def _flat(values: Tensor) -> NDArray[np.float64]:
     array: NDArray[np.float64] = values.detach().double().numpy()
     return array[:, 0] if array.shape[1] == 1 else array
-
-
-def _loss(loss: Loss, scores: Tensor, rows: BoostingRows, part: Tensor) -> Tensor:
-    with torch.no_grad():
-        return loss(scores[part], rows.target[part], None if rows.weight is None else rows.weight[part])

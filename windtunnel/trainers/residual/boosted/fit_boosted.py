@@ -79,9 +79,7 @@ class BoostingInput:
 
     def every(self, step: int) -> BoostingInput:
         """Every ``step``-th training row alone."""
-        target, weight = self.train
-        train = BoostingRows(target[::step], None if weight is None else weight[::step])
-        return replace(self, train=train)
+        return replace(self, train=self.train.take(slice(None, None, step)))
 
     def boost(self, datasets: Datasets, max_trees: int = MAX_TREES) -> Boosting:
         """Boost trees on these features."""
@@ -122,14 +120,15 @@ def fit_boosted(
     indices of the validation rows in each half, ``unit`` ``[K]`` is that of the scores.
     """
     scores, mean = valid[0], train[0].mean(dim=0)
-    sampled = BoostingRows(*(block[features.sample] for block in train[1:]))
+    sampled = BoostingRows(*train[1:]).take(features.sample)
     rows = BoostingInput(mean, sampled, BoostingRows(*valid[1:]), halves, loss, unit, seed)
     races = _races(rows, features)
     if not any(race.rounds() for race in races.values()):
         return None
     choices = [_best(races, part) for part in range(3)]
-    binned = BinnedFeatures.of(features.take(_tables_to_read(features, races.values())), choices[0])
-    fitted = {blocks: _fit_models(rows, binned, blocks) for blocks in dict.fromkeys(choices)}
+    kinds = list(dict.fromkeys(choices))
+    binned = BinnedFeatures.of(features.take(_tables_to_read(features, races.values())), kinds)
+    fitted = {blocks: _fit_models(rows, binned, blocks) for blocks in kinds}
     boosting = fitted[choices[0]].boosting
     if not boosting.rounds():
         return None

@@ -76,13 +76,13 @@ def train_network(
             net.train()
             for batch in torch.randperm(rows).tensor_split(batches):
                 optimizer.zero_grad()
-                _loss(loss, start + unit * net(x[batch]), train, batch).backward()  # type: ignore[no-untyped-call]
+                torch.autograd.backward(loss(start + unit * net(x[batch]), *train.take(batch)))
                 optimizer.step()
                 schedule.step()
             net.eval()
             with torch.inference_mode():
                 scores.append(start + unit * net(x_valid))
-                losses.append([_finite(float(_loss(loss, scores[-1][part], valid, part))) for part in parts])
+                losses.append([_finite(float(loss(scores[-1][part], *valid.take(part)))) for part in parts])
             if _lowest(losses) == len(losses) - 1:
                 best = {name: value.clone() for name, value in net.state_dict().items()}
             phase.advance()
@@ -116,7 +116,3 @@ def _lowest(losses: list[list[float]]) -> int:
 
 def _finite(loss: float) -> float:
     return loss if math.isfinite(loss) else math.inf
-
-
-def _loss(loss: Loss, scores: Tensor, rows: BoostingRows, part: Tensor) -> Tensor:
-    return loss(scores, rows.target[part], None if rows.weight is None else rows.weight[part])
