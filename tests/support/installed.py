@@ -54,10 +54,25 @@ def check_files(net: windtunnel.Translation, rows: pd.DataFrame, folder: Path) -
     else:
         raise AssertionError("exported ONNX without the onnx extra")
     rows.to_csv(folder / "rows.csv", index=False)
-    command = Path(sys.executable).with_name("windtunnel")
     for arguments in (["--help"], ["predict", folder / "net.windtunnel", folder / "rows.csv"]):
-        done = subprocess.run([command, *arguments], capture_output=True, text=True, cwd=folder, check=False)
-        assert done.returncode == 0 and done.stdout, done.stderr
+        run(folder, *arguments)
+    rows.assign(target=loaded.predict(rows)).to_csv(folder / "labelled.csv", index=False)
+    (folder / "experiment.yaml").write_text(EXPERIMENT, encoding="utf-8")
+    run(folder, "fit", "--config", "experiment.yaml")
+
+
+EXPERIMENT = """
+data: {train: labelled.csv, target: target}
+pipeline: {categories: TwoHotEncoder, numbers: StandardScaler, model: LogisticRegression}
+output: run
+"""
+
+
+def run(folder: Path, *arguments: str | Path) -> None:
+    """Run the command line."""
+    command = Path(sys.executable).with_name("windtunnel")
+    done = subprocess.run([command, *arguments], capture_output=True, text=True, cwd=folder, check=False)
+    assert done.returncode == 0 and done.stdout, done.stderr
 
 
 if __name__ == "__main__":

@@ -34,7 +34,7 @@ from windtunnel.program.head import Head
 from windtunnel.serving.cascade.cascade import Cascade
 from windtunnel.serving.cascade.threshold import Metric
 from windtunnel.sweeps.result import SweepResult
-from windtunnel.sweeps.study import BEST
+from windtunnel.sweeps.settings import BEST
 from windtunnel.trainers.recipe import Recipe
 
 Result = TypeVar("Result")

@@ -10,6 +10,8 @@ from typing import Any, Self
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 OBJECTIVES = (("metric",), ("metric", "inference_cost"))
+BEST = "best.windtunnel"
+"""The file with the best model, in the folder of a sweep."""
 
 
 class SweepOptions(BaseModel):

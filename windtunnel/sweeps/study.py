@@ -22,7 +22,7 @@ from sqlalchemy.exc import IntegrityError, OperationalError, SQLAlchemyError
 from windtunnel.atomic_write import write_atomically
 from windtunnel.errors import BadInput
 from windtunnel.sweeps.objective import Objective
-from windtunnel.sweeps.settings import Settings
+from windtunnel.sweeps.settings import BEST, Settings
 
 HEARTBEAT, GRACE = 10, 60
 """Seconds between the heartbeats of a running trial, and without one after which Optuna fails and retries it."""
@@ -32,7 +32,6 @@ FIRST_HEARTBEAT = sqlalchemy.text(
     "AND study_id = :study AND datetime_start < :silent_since AND trial_id NOT IN (SELECT trial_id FROM "
     "trial_heartbeats)"
 ).bindparams(*(sqlalchemy.bindparam(name, type_=sqlalchemy.DateTime()) for name in ("long_ago", "silent_since")))
-BEST = "best.windtunnel"
 
 
 @contextlib.contextmanager
