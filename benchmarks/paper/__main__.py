@@ -45,6 +45,7 @@ def main(
         typer.Option(help="The paper's are 1e-5 on Criteo, else 1e-4; of several the validation rows choose one."),
     ] = None,
     batch_size: Annotated[int | None, typer.Option(help="Rows of a step; else a 256th of the training rows.")] = None,
+    mixed: Annotated[bool, typer.Option("--mixed", help="Deal the rows to the parts at random.")] = False,
     output: Annotated[Path, typer.Option(help="Folder of results.jsonl.")] = Path("runs/paper"),
     report: Annotated[Path | None, typer.Option(help="Markdown file to write the section with all results to.")] = None,
 ) -> None:
@@ -55,7 +56,7 @@ def main(
         raise BadInput(f"--table {wrong[0]}: there are {', '.join(TABLES)}")
     if table and not data:
         raise BadInput("no --data; give NAME=PATH, such as criteo=train.txt or clicklog=1000000")
-    limits, numbers = Limits(rows, max_steps, tuple(learning_rate or ()), batch_size), parse_seeds(seeds)
+    limits, numbers = Limits(rows, max_steps, tuple(learning_rate or ()), batch_size, mixed), parse_seeds(seeds)
     results = Results(output / "results.jsonl")
     results.repair()
     filters = {"pipe": pipe, "pre": pre, "variant": variant, "trained_on": trained_on}

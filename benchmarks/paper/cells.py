@@ -74,12 +74,15 @@ class Limits:
         The validation rows choose among these; empty is the paper's for the data set.
     batch_size : int or None
         Rows of a step; None is the recipe's, a 256th of the training rows.
+    mixed : bool
+        Whether the rows are dealt to the parts at random, where the set has later rows for validation and test.
     """
 
     rows: int | None = None
     max_steps: int | None = None
     learning_rates: tuple[float, ...] = ()
     batch_size: int | None = None
+    mixed: bool = False
 
     def recipes(self, cell: Cell) -> list[Recipe]:
         """The recipe within these limits, once for each rate: the paper's, unless the variant has another one."""
@@ -134,6 +137,8 @@ class Cell:
             settings["data"] = f"clicklog of {int(path):,}"
         if self.trained_on == "all":  # as stored before there were halves
             del settings["trained_on"]
+        if limits.mixed:  # likewise
+            settings["mixed"] = True
         if self.variant != "source":
             recipes = limits.recipes(self)
             settings["recipe"] = recipes[0].facts() | {"learning_rate": [each.learning_rate for each in recipes]}
@@ -157,7 +162,7 @@ def groups(cells: Iterable[Cell]) -> list[list[Cell]]:
 
 def measure(cells: list[Cell], limits: Limits) -> Iterator[dict[str, Any]]:
     """Fit the source that these cells share, and measure one after the other."""
-    first, data = cells[0], loaded(cells[0].data, limits.rows)
+    first, data = cells[0], loaded(cells[0].data, limits.rows, limits.mixed)
     parts = halves(*shared(*data.part("train"), first.share, first.seed))
     valid, test = data.part("valid"), data.part("test")
     train = parts[first.source.trained_on]
@@ -220,9 +225,11 @@ def tuned(
 
 
 @lru_cache(maxsize=1)
-def loaded(data: str, rows: int | None) -> DataSet:
+def loaded(data: str, rows: int | None, mixed: bool) -> DataSet:
     """The data set, kept for the next cells; its rows do not depend on the seeds."""
     data_set = load(data, rows=rows)
+    if mixed:
+        data_set = replace(data_set, split=np.random.default_rng(0).permutation(data_set.split))
     if len(np.unique(data_set.y)) != 2:
         raise BadInput(
             f"{data_set.name} has targets {np.unique(data_set.y)[:5]}; the paper's tables are about two classes"

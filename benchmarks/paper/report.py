@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from benchmarks.paper.tables import PAPER, WHOLE
+from benchmarks.paper.cells import LEVELS
+from benchmarks.paper.tables import PAPER
 from benchmarks.report import markdown, write_section, written
 from benchmarks.stored import key
 from windtunnel.errors import BadInput
@@ -51,6 +52,12 @@ class Training(NamedTuple):
             return max(auc for _, auc in self.result["curve"][1:])
         return kept if self.result["best_step"] else None
 
+    @property
+    def valid_gain(self) -> float | None:
+        """The gain in validation AUC, 0 where the source is kept; None if the source's is not stored."""
+        valid: float | None = self.source.get("valid_auc")
+        return None if valid is None else self.result["valid_auc"] - valid
+
 
 def write_report(path: Path, results: Sequence[Mapping[str, Any]]) -> None:
     """Write the section of a Markdown file."""
@@ -84,33 +91,49 @@ def _is_whole(settings: Mapping[str, Any]) -> bool:
 
 
 def _by_seeds(trainings: Iterable[Training]) -> list[list[Training]]:
-    """Trainings that differ in their seed alone, together; the least rows and pipelines first."""
+    """Trainings that differ in their seed alone, together; by pipeline, parts, rows and variant."""
     groups: dict[str, list[Training]] = {}
-    for training in sorted(trainings, key=lambda each: [each.settings[name] for name in ("pipe", "pre", "variant")]):
+    for training in sorted(trainings, key=_place):
         settings = {name: value for name, value in training.settings.items() if name != "seed"}
         recipe = {name: value for name, value in settings["recipe"].items() if name != "seed"}
         groups.setdefault(key(settings | {"recipe": recipe}), []).append(training)
     return list(groups.values())
 
 
+def _place(training: Training) -> tuple[Any, ...]:
+    settings, rows = training.settings, training.result["train_rows"]
+    return settings["pipe"], settings["pre"], "mixed" in settings, rows, settings["variant"]
+
+
 def _pipelines(trainings: Iterable[Training]) -> str:
-    """A line per pipeline of the paper and number of rows: AUC on the test rows, and the gain beside the paper's."""
-    lines = [("pipeline", "rows", "rate", "source", "start", "tuned", "gain", "the paper's gain")]
-    for same in _by_seeds(each for each in trainings if each.settings["variant"] == WHOLE and _is_whole(each.settings)):
-        settings, rows = same[0].settings, same[0].result["train_rows"]
+    """A line per pipeline of the paper, number of rows and level: test AUC, and the gains beside the paper's."""
+    gains = ("gain: valid", "gain: test", "the paper's gain")
+    lines = [("pipeline", "rows", "level", "rate", "source: test", "start: test", "tuned: test", *gains)]
+    chosen = (each for each in trainings if each.settings["variant"] in LEVELS and _is_whole(each.settings))
+    for same in _by_seeds(chosen):
+        settings = same[0].settings
         lines.append(
             (
                 f"Pre{settings['pre']} Pipe{settings['pipe']}",
-                f"{rows:,}",
+                _rows(same[0]),
+                settings["variant"],
                 _rates(settings),
                 written([each.source["auc"] for each in same]),
                 written([each.result["start_auc"] for each in same]),
                 written([each.result["auc"] for each in same]),
+                written([each.valid_gain for each in same if each.valid_gain is not None], sign=True),
                 written([each.result["auc"] - each.source["auc"] for each in same], sign=True),
                 _paper_gain(settings),
             )
         )
     return markdown(lines) if len(lines) > 1 else ""
+
+
+def _rows(training: Training) -> str:
+    """The number of training rows, and how they and the other parts were drawn."""
+    settings = training.settings
+    drawn = {"not seen": settings.get("trained_on") == "unseen", "mixed": "mixed" in settings}
+    return ", ".join([f"{training.result['train_rows']:,}", *(word for word, holds in drawn.items() if holds)])
 
 
 def _paper_gain(settings: Mapping[str, Any]) -> str:
@@ -130,11 +153,11 @@ def _trainings(trainings: Iterable[Training]) -> str:
     columns = ("source: train", "source: valid", "start: valid", "best after it: valid", "source: test", "tuned: test")
     lines: list[tuple[str, ...]] = [("rows", "trained", "rate", *columns)]
     shown = [each for each in trainings if (each.settings["pre"], each.settings["pipe"]) == (2, 2)]
-    for same in sorted(_by_seeds(shown), key=lambda group: group[0].result["train_rows"]):
-        settings, rows = same[0].settings, same[0].result["train_rows"]
+    for same in _by_seeds(shown):
+        settings = same[0].settings
         lines.append(
             (
-                f"{rows:,}" + ", not seen" * (settings.get("trained_on") == "unseen"),
+                _rows(same[0]),
                 TRAINED[settings["variant"]].format(**settings["recipe"]),
                 _rates(settings),
                 written([each.source["train_auc"] for each in same]),

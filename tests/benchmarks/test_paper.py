@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 import windtunnel
 from benchmarks import published, sets
 from benchmarks.paper.__main__ import app
-from benchmarks.paper.cells import CONFIGS, Cell, Limits, config, freeze_all_but_trees, halves, seeded
+from benchmarks.paper.cells import CONFIGS, Cell, Limits, config, freeze_all_but_trees, halves, loaded, seeded
 from benchmarks.paper.deepgbm import deepgbm, freeze_encoders_of_trees
 from benchmarks.paper.report import BEGIN, END, section, write_report
 from benchmarks.paper.tables import PAPER, TABLES
@@ -285,8 +285,9 @@ def test_settings_tell_apart_all_that_matters_and_no_place() -> None:
         cell.settings(Limits(rows=11, max_steps=3)),
         cell.settings(Limits(rows=10, max_steps=4)),
         cell.settings(Limits(rows=10, max_steps=3, learning_rates=(0.1,))),
+        cell.settings(Limits(rows=10, max_steps=3, mixed=True)),
     ]
-    assert len({key(one) for one in [settings, *other]}) == 6
+    assert len({key(one) for one in [settings, *other]}) == 7
     # A source knows nothing of the training.
     assert cell.source.settings(limits) == cell.source.settings(Limits(rows=10, max_steps=4))
 
@@ -307,6 +308,13 @@ def run(*arguments: object) -> str:
     done = CliRunner().invoke(app, [str(one) for one in arguments])
     assert done.exit_code == 0, done.output
     return done.output
+
+
+def test_mixed_rows_are_dealt_to_parts_of_the_same_size() -> None:
+    given, dealt = (loaded("clicklog=400", None, mixed) for mixed in (False, True))
+    pd.testing.assert_frame_equal(dealt.X, given.X)
+    np.testing.assert_array_equal(np.unique(dealt.split, return_counts=True)[1], [40, 320, 40])
+    assert (dealt.split != given.split).any()
 
 
 def test_a_run_prints_the_table_and_goes_on_where_it_was_killed(small: None, tmp_path: Path) -> None:
@@ -361,7 +369,7 @@ def result(auc: float, seed: int, **fields: object) -> dict[str, object]:
     result = {"settings": cell.settings(Limits(max_steps=500)), "auc": auc, "train_rows": 1234}
     if cell.variant == "source":
         return result | {"train_auc": 0.9, "valid_auc": 0.6}
-    return result | {"start_auc": 0.5, "start_valid_auc": 0.51, "valid_auc": 0.6, "curve": [[0, 0.51], [200, 0.59]]}
+    return result | {"start_auc": 0.5, "start_valid_auc": 0.51, "valid_auc": 0.62, "curve": [[0, 0.51], [200, 0.59]]}
 
 
 RESULTS = [
@@ -376,8 +384,8 @@ RESULTS = [
 def test_the_section_has_the_gain_beside_the_paper_s_and_how_far_the_source_is_overfitted() -> None:
     text = section(RESULTS)
     gain, error = mean_and_error([0.005, 0.001])
-    whole = "| Pre2 Pipe2 | 1,234 | 0.0001 | 0.7100 ± 0.0100 | 0.5000 ± 0.0000 | 0.7130 ± 0.0080 |"
-    assert f"{whole} {gain:+.4f} ± {error:.4f} | {0.7742 - 0.7550:+.4f} |" in text
+    whole = "| Pre2 Pipe2 | 1,234 | L1 | 0.0001 | 0.7100 ± 0.0100 | 0.5000 ± 0.0000 | 0.7130 ± 0.0080 |"
+    assert f"{whole} +0.0200 ± 0.0000 | {gain:+.4f} ± {error:.4f} | {0.7742 - 0.7550:+.4f} |" in text
     assert "| 1,234, not seen | L1 | 0.0001 |" in text
     assert "| 0.9000 ± 0.0000 | 0.6000 ± 0.0000 | 0.5100 ± 0.0000 | 0.5900 ± 0.0000 | 0.7100 ± 0.0100 |" in text
     assert "Pre1" not in text  # its source was not measured
