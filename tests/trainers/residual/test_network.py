@@ -10,7 +10,6 @@ from windtunnel.objectives.losses import LOSSES
 from windtunnel.trainers.residual.boosted.binned_features import BINS, bin_borders
 from windtunnel.trainers.residual.boosted.boosting import BoostingRows
 from windtunnel.trainers.residual.boosted.network import scaled, train_network
-from windtunnel.trainers.residual.significance import SignificanceTest
 
 
 def test_a_trained_network_gives_the_scores_of_its_best_epoch() -> None:
@@ -39,14 +38,3 @@ def test_a_feature_has_a_bin_per_value_or_quantile_bins() -> None:
     borders = bin_borders(column)
     rows = np.bincount(np.searchsorted(borders, column))
     assert len(rows) <= BINS and rows.max() < 2 * len(column) / BINS and not np.isin(borders, column).any()
-
-
-@pytest.mark.parametrize(
-    ("gain", "error", "significant", "worse"),
-    [(0.2, 0.1, True, False), (0.05, 0.1, False, False), (-0.05, 0.1, False, False), (-0.2, 0.1, False, True),
-     (0.2, 0.1, False, True), (0.2, float("nan"), False, True)],
-)  # fmt: skip
-def test_a_boosted_residual_is_rejected_only_where_it_is_worse(
-    gain: float, error: float, significant: bool, worse: bool
-) -> None:
-    assert SignificanceTest(gain, error, 100, significant).worse == worse

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from torch import Tensor
 
@@ -30,7 +31,7 @@ NO_TREE = "no tree lowers the loss of the validation rows"
 def add_boosted(
     net: TranslatedPipeline, setup: ResidualSetup, candidates: Sequence[Candidate], recipe: Recipe, metric: Metric
 ) -> list[Candidate]:
-    """The candidates, and behind them the boosted residual on top of the best of these.
+    """The candidates, and behind them the boosted residual on top of the best of these, whose place it takes.
 
     With fewer than ``MIN_ROWS`` training rows there is no boosted residual, and none with a custom loss, whose
     derivatives for single rows may not be defined.
@@ -40,8 +41,24 @@ def add_boosted(
     features = fit_features(net.head, setup.initial.coder, *setup.items, setup.initial.loss, recipe.seed)
     if features is None:
         return list(candidates)
-    best = select(candidates, metric)
-    return [*candidates, _candidate(best, setup, features, recipe, metric)]
+    boosted = _candidate(select(candidates, metric), setup, features, recipe, metric)
+    return [*candidates, boosted] if recipe.select == "best_epoch" else in_their_place(boosted, candidates, metric)
+
+
+def in_their_place(boosted: Candidate, candidates: Sequence[Candidate], metric: Metric) -> list[Candidate]:
+    """The candidates and a boosted residual, for which all others that change the scores of the pipeline are rejected.
+
+    It extends the best of them, and it is not asked for a better metric than theirs: on the validation rows, where
+    their interactions were selected, they look better than they are. Wherever these rows favoured another candidate,
+    the boosted residual was as good or better on other rows. Nothing is rejected where it is rejected itself, or where
+    the pipeline has the better metric.
+    """
+    pipelines = [candidate for candidate in candidates if candidate.test is None]
+    if select([*pipelines, boosted], metric) is not boosted:
+        return [*candidates, boosted]
+    reason = f"{boosted.name} takes its place"
+    others = [each if each.test is None or each.rejected else replace(each, rejected=reason) for each in candidates]
+    return [*others, boosted]
 
 
 def _residual_scores(residual: FittedResidual, initial: ResidualFit, rows: Batch) -> Tensor:
