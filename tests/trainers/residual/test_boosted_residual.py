@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from c_library import CLibrary
 from sklearn.compose import make_column_transformer
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression
@@ -188,6 +189,12 @@ def test_exported_it_scores_the_same(suffix: str, fitted: windtunnel.Translation
     model = serving.load(path, trusted=suffix != "onnx")
     scores = model.scores({name: X[name].tolist() for name in X})
     np.testing.assert_allclose(scores, fitted.scores(X).detach().numpy(), rtol=1e-5, atol=1e-6)
+
+
+def test_in_c_it_predicts_the_same(fitted: windtunnel.Translation, tmp_path: Path) -> None:
+    X = rows_and_target()[0][-50:]
+    of_c = CLibrary(fitted, tmp_path).predict_proba(X)
+    np.testing.assert_allclose(of_c, fitted.predict_proba(X), rtol=1e-9)
 
 
 def test_contributions_add_up_to_the_score(fitted: windtunnel.Translation) -> None:
