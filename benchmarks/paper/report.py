@@ -106,7 +106,7 @@ def _place(training: Training) -> tuple[Any, ...]:
 
 
 def _pipelines(trainings: Iterable[Training]) -> str:
-    """A line per pipeline of the paper, number of rows and level: test AUC, and the gains beside the paper's."""
+    """For each pipeline, number of rows and level: AUC on the test rows, our gains, and the paper's gain."""
     gains = ("gain: valid", "gain: test", "the paper's gain")
     lines = [("pipeline", "rows", "level", "rate", "source: test", "start: test", "tuned: test", *gains)]
     chosen = (each for each in trainings if each.settings["variant"] in LEVELS and _is_whole(each.settings))
@@ -130,10 +130,9 @@ def _pipelines(trainings: Iterable[Training]) -> str:
 
 
 def _rows(training: Training) -> str:
-    """The number of training rows, and how they and the other parts were drawn."""
-    settings = training.settings
-    drawn = {"not seen": settings.get("trained_on") == "unseen", "mixed": "mixed" in settings}
-    return ", ".join([f"{training.result['train_rows']:,}", *(word for word, holds in drawn.items() if holds)])
+    """The number of training rows; "not seen" by the source, or "mixed" with those of the other parts."""
+    unseen, mixed = training.settings.get("trained_on") == "unseen", "mixed" in training.settings
+    return f"{training.result['train_rows']:,}" + ", not seen" * unseen + ", mixed" * mixed
 
 
 def _paper_gain(settings: Mapping[str, Any]) -> str:

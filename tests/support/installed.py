@@ -18,6 +18,12 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 import windtunnel
 from windtunnel.errors import InvalidOption
 
+EXPERIMENT = """
+data: {train: labelled.csv, target: target}
+pipeline: {categories: TwoHotEncoder, numbers: StandardScaler, model: LogisticRegression}
+output: run
+"""
+
 
 def main() -> None:
     """Translate, fit, compile, save, load, export and the command line."""
@@ -59,13 +65,6 @@ def check_files(net: windtunnel.Translation, rows: pd.DataFrame, folder: Path) -
     rows.assign(target=loaded.predict(rows)).to_csv(folder / "labelled.csv", index=False)
     (folder / "experiment.yaml").write_text(EXPERIMENT, encoding="utf-8")
     run(folder, "fit", "--config", "experiment.yaml")
-
-
-EXPERIMENT = """
-data: {train: labelled.csv, target: target}
-pipeline: {categories: TwoHotEncoder, numbers: StandardScaler, model: LogisticRegression}
-output: run
-"""
 
 
 def run(folder: Path, *arguments: str | Path) -> None:
