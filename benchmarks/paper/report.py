@@ -106,17 +106,18 @@ def _place(training: Training) -> tuple[Any, ...]:
 
 
 def _pipelines(trainings: Iterable[Training]) -> str:
-    """For each pipeline, number of rows and level: AUC on the test rows, our gains, and the paper's gain."""
+    """For each pipeline, number of rows, and level or residual model: test AUC, our gains, and the paper's gain."""
     gains = ("gain: valid", "gain: test", "the paper's gain")
-    lines = [("pipeline", "rows", "level", "rate", "source: test", "start: test", "tuned: test", *gains)]
-    chosen = (each for each in trainings if each.settings["variant"] in LEVELS and _is_whole(each.settings))
+    lines = [("pipeline", "rows", "trained", "rate", "source: test", "start: test", "tuned: test", *gains)]
+    shown = (*LEVELS, "residual")
+    chosen = (each for each in trainings if each.settings["variant"] in shown and _is_whole(each.settings))
     for same in _by_seeds(chosen):
         settings = same[0].settings
         lines.append(
             (
                 f"Pre{settings['pre']} Pipe{settings['pipe']}",
                 _rows(same[0]),
-                settings["variant"],
+                TRAINED[settings["variant"]],
                 _rates(settings),
                 written([each.source["auc"] for each in same]),
                 written([each.result["start_auc"] for each in same]),
