@@ -8,7 +8,7 @@ import pytest
 from windtunnel.objectives.metrics import Metric
 from windtunnel.program.head import Head
 from windtunnel.trainers.residual.boosted.candidates import in_their_place
-from windtunnel.trainers.residual.candidates import Candidate, select
+from windtunnel.trainers.residual.candidates import Candidate, candidate_results, select
 from windtunnel.trainers.residual.significance import SignificanceTest
 
 
@@ -43,5 +43,8 @@ def test_it_takes_the_place_of_others_unless_it_is_rejected_or_the_pipeline_is_b
     assert [each.name for each in of_all] == [*(each.name for each in candidates), "mean"]
     assert select(of_all, metric).name == kept
     reasons = [each.rejected for each in of_all[2:4]]
-    assert reasons == (["mean takes its place"] * 2 if kept == "mean" else ["", ""])
+    assert reasons == (["mean replaces it"] * 2 if kept == "mean" else ["", ""])
     assert of_all[1].rejected == "not significant"
+    best = select(of_all, metric)
+    (told,) = (each.reason for each in candidate_results(of_all, best, best, metric) if each.kept)
+    assert told == "best auroc of those not rejected or replaced"  # tree-block weights have a better one

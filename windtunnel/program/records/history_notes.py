@@ -25,7 +25,7 @@ def history_notes(record: FitRecord) -> list[str]:
     if record.epoch_rule:
         notes.append(f"The best epoch has {record.epoch_rule}. Training ended {record.stopped}.")
     if len(names) > 1:
-        notes.append(f"Of the candidates that were not rejected, the one with the best {record.metric} is kept.")
+        notes.append(f"Of the candidates not rejected or replaced, the one with the best {record.metric} is kept.")
     if any(candidate.gain is not None for candidate in record.candidates):
         notes.append(
             "Loss a ± b: change of the mean loss per row, compared with the model that the candidate extends, and "

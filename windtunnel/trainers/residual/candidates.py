@@ -68,7 +68,7 @@ def candidate_results(
             gain=None if candidate.test is None else candidate.test.gain,
             standard_error=None if candidate.test is None else candidate.test.standard_error,
             kept=candidate is best,
-            reason=_reason(candidate, best, metric),
+            reason=_reason(candidate, candidates, best, metric),
             rows=None if candidate.test is None else candidate.test.rows,
             epoch=candidate.epoch,
             installed_part=best.shrinkage if candidate is best else 1.0,
@@ -77,13 +77,15 @@ def candidate_results(
     ]
 
 
-def _reason(candidate: Candidate, best: Candidate, metric: Metric) -> str:
+def _reason(candidate: Candidate, candidates: Sequence[Candidate], best: Candidate, metric: Metric) -> str:
     if candidate is best:
+        excluded_better = any(metric.better(value_of(each), value_of(best)) for each in candidates)
+        reason = f"best {metric.name}" + " of those not rejected or replaced" * excluded_better
         if candidate.test is None or candidate.test.significant:
-            return f"best {metric.name}"
+            return reason
         if candidate.boosted is not None:
-            return f"best {metric.name}, and not worse by more than 1 standard error"
-        return f"best {metric.name}, whatever the test says"
+            return f"{reason}, and not worse by more than 1 standard error"
+        return f"{reason}, whatever the test says"
     if candidate.rejected:
         return candidate.rejected
     if metric.better(value_of(best), value_of(candidate)):

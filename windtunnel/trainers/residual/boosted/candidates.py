@@ -56,7 +56,7 @@ def in_their_place(boosted: Candidate, candidates: Sequence[Candidate], metric: 
     pipelines = [candidate for candidate in candidates if candidate.test is None]
     if select([*pipelines, boosted], metric) is not boosted:
         return [*candidates, boosted]
-    reason = f"{boosted.name} takes its place"
+    reason = f"{boosted.name} replaces it"
     others = [each if each.test is None or each.rejected else replace(each, rejected=reason) for each in candidates]
     return [*others, boosted]
 
