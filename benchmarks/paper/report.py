@@ -108,7 +108,7 @@ def _place(training: Training) -> tuple[Any, ...]:
 def _pipelines(trainings: Iterable[Training]) -> str:
     """For each pipeline, number of rows, and level or residual model: test AUC, our gains, and the paper's gain."""
     gains = ("gain: valid", "gain: test", "the paper's gain")
-    lines = [("pipeline", "rows", "trained", "rate", "source: test", "start: test", "tuned: test", *gains)]
+    lines = [("pipeline", "rows", "trained", "rate", "source: test", "initial: test", "tuned: test", *gains)]
     shown = (*LEVELS, "residual")
     chosen = (each for each in trainings if each.settings["variant"] in shown and _is_whole(each.settings))
     for same in _by_seeds(chosen):
@@ -150,7 +150,8 @@ def _rates(settings: Mapping[str, Any]) -> str:
 
 def _trainings(trainings: Iterable[Training]) -> str:
     """A line per training of Pre2 Pipe2: how far its source is overfitted, its start, and its best validation."""
-    columns = ("source: train", "source: valid", "start: valid", "best after it: valid", "source: test", "tuned: test")
+    valid = ("source: valid", "initial: valid", "best after it: valid")
+    columns = ("source: train", *valid, "source: test", "tuned: test")
     lines: list[tuple[str, ...]] = [("rows", "trained", "rate", *columns)]
     shown = [each for each in trainings if (each.settings["pre"], each.settings["pipe"]) == (2, 2)]
     for same in _by_seeds(shown):
