@@ -50,6 +50,10 @@ class SmallNet(nn.Module):
         """It has no engine."""
         return nullcontext()
 
+    def unchanged_on_error(self) -> AbstractContextManager[None]:
+        """It has no program."""
+        return nullcontext()
+
     def takes_residual_model(self) -> bool:
         return False
 

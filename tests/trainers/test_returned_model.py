@@ -17,7 +17,7 @@ from torch.utils.data import DataLoader
 from xgboost import XGBRegressor
 
 import windtunnel
-from windtunnel.errors import BadInput
+from windtunnel.errors import BadFile, BadInput, InvalidOption
 from windtunnel.modules.trees.hard import HardTrees
 from windtunnel.modules.trees.soft.trees import SoftTrees
 from windtunnel.trainers.residual.significance import SignificanceTest
@@ -35,6 +35,20 @@ def rows(count: int = 1_500) -> tuple[Any, Any]:
 def parts(y: Any) -> tuple[tuple[Any, Any], tuple[Any, Any]]:
     X, _ = rows()
     return (X[:1_000], y[:1_000]), (X[1_000:], y[1_000:])
+
+
+@pytest.mark.parametrize("options", [{"precision": "64-true"}, {"resume_from": "nowhere"}])
+@pytest.mark.parametrize("recipe", [{"recipe": "joint"}, {"joint": True}])
+def test_a_fit_that_fails_leaves_the_translation_as_it_was(options: dict[str, Any], recipe: dict[str, Any]) -> None:
+    train, valid = parts(rows()[1] > 0)
+    source = LGBMClassifier(n_estimators=5, verbosity=-1, n_jobs=1).fit(*train)
+    net = windtunnel.translate(source, calibrate=train[0])
+    with pytest.raises((BadInput, InvalidOption, BadFile)):
+        net.fit(train, valid, progress=False, **recipe, **options)
+    np.testing.assert_array_equal(net.predict_proba(valid[0]), windtunnel.translate(source).predict_proba(valid[0]))
+    assert net.softening_pending and not net.training and not any(one.requires_grad for one in net.parameters())
+    history = net.fit(train, valid, progress=False, max_steps=2, **recipe).history
+    assert history is not None and "joint training" in [candidate.name for candidate in history.candidates]
 
 
 def test_columns_that_are_not_significant_are_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:

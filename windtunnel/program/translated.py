@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from copy import copy
 from functools import partial
 from typing import Any, Self
 
@@ -210,6 +211,25 @@ class TranslatedPipeline(ScoringPipeline):
             yield
         finally:
             self.engine = engine and engine.renewed(self.program, self.encoder)
+
+    @contextmanager
+    def unchanged_on_error(self) -> Iterator[None]:
+        """Have the program, its modules and its softening as before if the block raises; trained weights stay."""
+        attributes = ("program", "head", "softening", "calibration", "initial_weights", "fidelity", "training")
+        before = {name: getattr(self, name) for name in attributes}
+        lists = {name: copy(getattr(self, name)) for name in ("origins", "exact_modules", "strategy_choices")}
+        modules = {position: step.module for position, step in enumerate(self.program.steps)}
+        trainable = [(parameter, parameter.requires_grad) for parameter in self.parameters()]
+        try:
+            yield
+        except BaseException:
+            for name, value in (before | lists).items():
+                setattr(self, name, value)
+            self.replace_modules(modules)
+            for parameter, requires_grad in trainable:
+                parameter.requires_grad_(requires_grad)
+            self.train(self.training)
+            raise
 
     def drop_engine(self) -> None:
         """Run the program in torch from now on."""

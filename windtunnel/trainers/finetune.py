@@ -45,7 +45,8 @@ def finetune(
 ) -> History:
     """Fine-tune a translation in place, and leave it with the best model on the validation rows, in eval mode.
 
-    ``recipe`` is that of ``fit``, ``joint_recipe`` that of joint training where no residual model is trained.
+    ``recipe`` has the options of ``fit``, ``joint_recipe`` those with which the translation itself is trained, if it
+    is.
     ``train_candidates`` says which models are candidates.
     """
     _check_source(net, recipe)
@@ -60,11 +61,8 @@ def finetune(
 
     # Candidates, evaluated on the same validation rows.
     program, origins = net.program, net.origins
-    try:
+    with net.unchanged_on_error():
         trained = train_candidates(FitRun(net, data, recipe, joint_recipe, lightning, checkpoints))
-    except BaseException:
-        net.replace_program(program, origins=origins)
-        raise
     metric, training, candidates = trained.metric, trained.training, trained.candidates
 
     # Selection and installation.
@@ -117,8 +115,8 @@ def _install(net: TranslatedPipeline, best: Candidate) -> None:
     if best.boosted is not None:
         install_boosted(net, best.boosted.shrunken(best.shrinkage))
     if best.residual is not None:
-        start = 1.0 if best.boosted is None else best.boosted.weight
-        install_residual(net, best.residual, best.shrinkage * start)
+        weight = 1.0 if best.boosted is None else best.boosted.weight  # that of the scores which it extends
+        install_residual(net, best.residual.shrunken(best.shrinkage * weight))
 
 
 def _evaluated(net: TranslatedPipeline, best: Candidate, recipe: Recipe, data: DataModule) -> Candidate:

@@ -51,14 +51,9 @@ def install_pipeline(net: TranslatedPipeline, pipeline: FrozenPipeline) -> None:
     net.eval()
 
 
-def install_residual(net: TranslatedPipeline, residual: FittedResidual, weight: float = 1.0) -> None:
-    """Append a residual model to an installed pipeline: its scores, and their sum with those of the pipeline.
-
-    ``weight`` is the factor of its scores: its shrinkage, times the weight of the scores that a boosted residual starts
-    from.
-    """
+def install_residual(net: TranslatedPipeline, residual: FittedResidual) -> None:
+    """Append a residual model to an installed pipeline: its scores, and their sum with those of the pipeline."""
     model = residual.model
-    model.unit = model.unit * weight
     scores = _last_scores(net, len(model.unit))
     _append(net, model, _takes(residual.inputs))
     _append(net, ResidualSum(), [scores, _last(net, scores.count)])

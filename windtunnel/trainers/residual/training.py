@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from dataclasses import dataclass, replace
 
 import torch
@@ -60,6 +61,12 @@ class FittedResidual:
     def scores(self, rows: Batch) -> Tensor:
         """Scores of its columns and interactions ``[N, K]``, for rows without init scores."""
         return in_slices(self.model, concat(self.inputs.select(rows)))
+
+    def shrunken(self, factor: float) -> FittedResidual:
+        """A copy whose scores have this factor."""
+        model = deepcopy(self.model)
+        model.unit = model.unit * factor
+        return FittedResidual(model, self.inputs)
 
     def column_scores(self, rows: Batch) -> Tensor:
         """Scores of its columns alone."""
