@@ -22,6 +22,8 @@ from torch.utils.data import DataLoader, IterableDataset
 import windtunnel
 from windtunnel.errors import BadInput
 from windtunnel.modules.linear.residual_model import ResidualModel, ResidualSum
+from windtunnel.objectives.losses import logistic
+from windtunnel.trainers.residual.interactions import negative_gradient
 
 SOURCES = {
     "logistic": (LogisticRegression(), "label"),
@@ -42,6 +44,18 @@ def fitted(name: str, **options: Any) -> tuple[Any, windtunnel.Translation]:
     X, held = frame(), frame(1500, seed=5)
     net.fit((X, labelled(X, kind)), (held, labelled(held, kind, 5)), **(OPTIONS | options))
     return source, net
+
+
+def test_gradients_of_weighted_rows_do_not_depend_on_their_order() -> None:
+
+    scores, target, weight = torch.zeros(8192, 1), torch.ones(8192), torch.ones(8192)
+    weight[4096:] = 10.0
+    sorted_rows = negative_gradient(logistic, scores, target, weight)
+    torch.testing.assert_close(sorted_rows[:, 0], 0.5 * weight / weight.mean())
+    shuffled = torch.randperm(8192, generator=torch.Generator().manual_seed(0))
+    torch.testing.assert_close(
+        negative_gradient(logistic, scores, target[shuffled], weight[shuffled]), sorted_rows[shuffled]
+    )
 
 
 def is_better(history: Any) -> bool:

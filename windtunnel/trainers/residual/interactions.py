@@ -145,14 +145,14 @@ def _unit(head: Head, scores: Tensor, target: Tensor) -> Tensor:
 
 
 def negative_gradient(loss: Loss, scores: Tensor, target: Tensor, weight: Tensor | None) -> Tensor:
-    """Negative gradient of the loss of each row by its scores, ``[N, K]``.
+    """Negative gradient of each row's loss by its scores, times its weight over the mean weight, ``[N, K]``.
 
     Computed in batches, because a custom loss may compare every row with every other.
     """
-    parts = []
+    parts, mean_weight = [], 1.0 if weight is None else float(weight.mean())
     for first in range(0, len(scores), LARGEST_BATCH):
         rows = slice(first, first + LARGEST_BATCH)
-        part = scores[rows].detach().clone().requires_grad_()
-        value = loss(part, target[rows], None if weight is None else weight[rows])
-        parts.append(-torch.autograd.grad(value, part)[0] * len(part))
+        part, of_part = scores[rows].detach().clone().requires_grad_(), None if weight is None else weight[rows]
+        gradient = torch.autograd.grad(loss(part, target[rows], of_part), part)[0]
+        parts.append(-gradient * (len(part) if of_part is None else of_part.sum() / mean_weight))
     return torch.cat(parts)
