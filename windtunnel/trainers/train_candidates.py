@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from copy import copy, deepcopy
+from copy import deepcopy
 from dataclasses import dataclass, replace
 
 import torch
@@ -14,7 +14,6 @@ from windtunnel.program.records.history import Epoch
 from windtunnel.program.translate_options import FEWEST_CALIBRATION_ROWS, MAX_CALIBRATION_ROWS
 from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.progress import announce
-from windtunnel.trainers.data.encoded_rows import EncodedRows
 from windtunnel.trainers.float32_sums import float32_sums
 from windtunnel.trainers.joint_training import (
     JOINT,
@@ -134,7 +133,7 @@ def _train_residual(run: FitRun) -> TrainedCandidates | None:
 
 def _train_translation(run: FitRun) -> TrainedCandidates:
     """Train the translation itself, its trees made soft."""
-    net, data = run.net, run.data
+    net, data = run.net, run.data.batched(run.joint_recipe)
     source = source_candidate(net, data, run.joint_recipe)
     prepare_joint_training(net, _calibration_rows(net, data, run.lightning.processes))
     metric = run.joint_recipe.metric_for(net)
@@ -153,7 +152,7 @@ def _train_both(run: FitRun) -> TrainedCandidates:
     source = FrozenPipeline(net.program, dict(net.exact_modules), net.head, net.softening, net.calibration)
     residual_run = replace(
         run,
-        data=_rows_of_residual(run.data, run.recipe, residual_recipe),
+        data=run.data.batched(residual_recipe) if run.recipe.batch_size is None else run.data,
         recipe=residual_recipe,
         lightning=run.lightning.without_callbacks(),
         checkpoints=CheckpointOptions(),
@@ -182,18 +181,6 @@ def _train_both(run: FitRun) -> TrainedCandidates:
         further = [] if on_tuned is None else on_tuned.candidates[1:]
         candidates += [replace(each, name=f"{JOINT} + {each.name}", epoch=tuned.epoch) for each in further]
     return replace(trained, candidates=candidates)
-
-
-def _rows_of_residual(data: DataModule, recipe: Recipe, residual_recipe: Recipe) -> DataModule:
-    """The rows in batches for a residual model, where ``fit`` chose those of joint training."""
-    train = data.train
-    if not isinstance(train, EncodedRows) or recipe.batch_size is not None:
-        return data
-    if train.batch_size != recipe.rows_per_step(train.size):
-        return data
-    rebatched = copy(data)
-    rebatched.train = replace(train, batch_size=residual_recipe.rows_per_step(train.size))
-    return rebatched
 
 
 def _calibration_rows(net: TranslatedPipeline, data: DataModule, processes: int) -> CalibrationRows | None:

@@ -245,6 +245,17 @@ def test_which_rows_are_validated_on(net: SmallNet) -> None:
         assert validated((X[:2], ["no", "yes"])) == ("training rows", 2, 2)
 
 
+def test_batches_are_those_of_a_recipe_unless_the_caller_made_them(net: SmallNet) -> None:
+    X, y = rows(40_000)
+    joint, residual = Recipe.named("joint"), Recipe()
+    data = DataModule(net, (X, y), None, joint)  # a tenth of the rows is held out
+    assert (data.train.batch_size, data.batched(residual).train.batch_size) == (36_000 // 256, 1024)
+    assert data.batched(residual).batched(joint).train.batch_size == data.train.batch_size
+    assert DataModule(net, (X, y), None, Recipe(batch_size=50)).train.batch_size == 50
+    own = DataModule(net, loader(net, X, y, batch_size=70), None, joint)
+    assert own.train.batch_size == own.batched(residual).train.batch_size == 70
+
+
 class _Frames(Dataset[int]):
     """Row numbers, of which ``collate`` makes frames with targets."""
 

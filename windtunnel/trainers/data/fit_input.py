@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from windtunnel.errors import BadInput
@@ -54,11 +54,9 @@ class FitInput:
         )
 
     def _in_memory(self, rows: tuple[Any, ...]) -> EncodedRows:
-        recipe, training = self.recipe, self.role == "train"
-        size = recipe.batch_size or LARGEST_BATCH
+        size = self.recipe.batch_size or LARGEST_BATCH
         with Phase("encoding the rows"):
-            batches = loader(self.net, *rows, batch_size=size, seed=recipe.seed, training=training)
-        return replace(batches, batch_size=recipe.rows_per_step(batches.size)) if training else batches
+            return loader(self.net, *rows, batch_size=size, seed=self.recipe.seed, training=self.role == "train")
 
     def _loaded(self, batches: LoaderAdapter) -> EncodedLoader:
         """The rows of a loader in memory, or the loader itself if its batches are to be read in each epoch."""
@@ -75,7 +73,7 @@ class FitInput:
                 f"fit reads the {self.role} loader anew in each epoch, as {reason}. It cannot hold rows out of such a "
                 "loader: it validates on training rows, and trains no residual model. Give validation rows as valid=.",
                 UserWarning,
-                stacklevel=2,
+                stacklevel=7,  # the caller of fit
             )
         return batches
 

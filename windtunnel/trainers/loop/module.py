@@ -6,6 +6,8 @@ import contextlib
 import math
 import warnings
 from collections.abc import Callable, Mapping
+from copy import copy
+from dataclasses import replace
 from typing import Any
 
 import pytorch_lightning as pl
@@ -243,9 +245,19 @@ class DataModule(Loaders):
                     f"{rows.size} rows are too few to hold some out: fit validates on training rows, and trains no "
                     "residual model. Give validation rows as valid=.",
                     UserWarning,
-                    stacklevel=2,
+                    stacklevel=4,  # the caller of fit
                 )
         super().__init__(rows, valid_rows.in_order())
+        self._is_batched = isinstance(train, EncodedRows)  # by the caller
+        self.train = self.batched(recipe).train
+
+    def batched(self, recipe: Recipe) -> DataModule:
+        """The same rows, the training rows in the batches of a recipe; as they are if the caller made the batches."""
+        if self._is_batched or not isinstance(self.train, EncodedRows):
+            return self
+        data = copy(self)
+        data.train = replace(self.train, batch_size=recipe.rows_per_step(self.train.size))
+        return data
 
     @property
     def encoded_rows(self) -> Batch | None:
