@@ -106,7 +106,8 @@ class Recipe:
         Largest number of passes over the training rows; None for no limit but ``max_steps``. An override of ``epochs``
         drops the recipe's ``max_steps`` and ``val_check_interval``, one of ``max_steps`` its ``epochs``.
     max_steps : int or None
-        Largest number of optimizer steps, rounded up to whole validations; None for no limit but ``epochs``. The
+        Largest number of optimizer steps, if it is above ``val_check_interval`` rounded up to a multiple of that; None
+        for no limit but ``epochs``. The
         recipes "joint" and "paper" plan steps: a pass over few rows has few of them.
     val_check_interval : int or None
         Steps between two validations, over as many passes as they need; ``history.epochs`` then has a row per
@@ -133,7 +134,7 @@ class Recipe:
         millions of rows; on a warm start of deep trees it destroys what the source has fitted, so the default is 0.
     patience : int or None
         Training stops after this many epochs, or validations with ``val_check_interval``, without a better metric;
-        with a residual model, without a new lowest loss. None never stops early.
+        with a residual model and ``select="test"``, without a lower loss. None never stops early.
     seed : int
         Seed of the order of the rows, of dropout and of the hold-out.
     optimizer : str
@@ -273,7 +274,7 @@ class Recipe:
         return min(max(rows // STEPS_PER_PASS, SMALLEST_BATCH), LARGEST_BATCH, max(1, rows // 20))
 
     def metric_for(self, net: Any) -> Metric:
-        """The validation metric of a net; a custom loss is its own metric."""
+        """The validation metric of a net: by default the mean of ``loss`` if that is given, else that of the task."""
         from windtunnel.objectives.metrics import Metric, extra_methods
 
         return Metric(self.metric or ("loss" if self.loss else None), net.head, extra_methods(net))

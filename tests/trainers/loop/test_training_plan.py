@@ -38,6 +38,7 @@ NET: Any = SmallNet(TASKS["binary"])
         ({"max_steps": 1000, "val_check_interval": 300}, TrainingPlan(4, 300)),
         ({"max_steps": 1000}, TrainingPlan(10, 100)),
         ({"max_steps": 30}, TrainingPlan(1, 30)),
+        ({"max_steps": 30, "val_check_interval": 200}, TrainingPlan(1, 30)),
         ({"epochs": 3, "val_check_interval": 50}, TrainingPlan(6, 50)),
         ({"epochs": 3, "max_steps": 120, "val_check_interval": 50}, TrainingPlan(3, 50)),
     ],

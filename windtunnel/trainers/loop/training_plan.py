@@ -27,8 +27,9 @@ class TrainingPlan:
             pass_steps = _steps_of_pass(loader, processes)
             limits = [steps, None if recipe.epochs is None else recipe.epochs * pass_steps]
             steps = min(limit for limit in limits if limit is not None)
-            interval = interval or min(steps, pass_steps)
+            interval = interval or pass_steps
         assert steps is not None  # a recipe has epochs or max_steps
+        interval = min(interval, steps)
         return cls(math.ceil(steps / interval), interval)
 
     @property
