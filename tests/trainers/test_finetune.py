@@ -174,7 +174,8 @@ def test_weights_of_zero_make_rows_invisible() -> None:
 
 @pytest.mark.parametrize("memory", [None, 0])
 @pytest.mark.parametrize("kind", ["list", "generator", "data loader", "unsized", "slices"])
-def test_loaders_of_any_kind(kind: str, memory: float | None) -> None:
+def test_loaders_of_any_kind(kind: str, memory: float | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("windtunnel.trainers.loop.epoch_progress.DELAY", 0.0)  # the first step tells how long it takes
     X, y = rows(160)
     net = SmallNet(TASKS["binary"])
     parts = [(X[i : i + 32], y[i : i + 32]) for i in range(0, 160, 32)]

@@ -13,6 +13,7 @@ import torch
 from lightgbm import LGBMClassifier
 from numpy.typing import NDArray
 from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
+from sklearn.linear_model import LinearRegression
 from sklearn.metrics import log_loss
 from sklearn.pipeline import make_pipeline
 
@@ -155,6 +156,14 @@ def test_arrays_of_a_default_data_loader() -> None:
     rows = torch.utils.data.TensorDataset(torch.from_numpy(X[400:]), torch.from_numpy(1 - y[400:]))
     net.refresh(torch.utils.data.DataLoader(rows, batch_size=100))
     assert net.history is not None and net.history.best > net.history.start
+
+
+def test_a_single_new_row_has_no_deviation() -> None:
+    X = np.random.default_rng(0).normal(size=(600, 3))
+    net = windtunnel.translate(LinearRegression().fit(X[:100], X[:100].sum(axis=1)))
+    net.refresh((X[:1], [3.0]), valid=(X[100:], X[100:, 0]))
+    assert net.history is not None
+    assert np.isfinite([candidate.loss for candidate in net.history.candidates]).all()
 
 
 def test_arguments_are_checked(path: Path) -> None:

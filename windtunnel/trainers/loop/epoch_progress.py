@@ -45,25 +45,28 @@ class EpochProgress(pl.Callback):
     def on_train_batch_end(
         self, trainer: pl.Trainer, module: pl.LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        """Count the batch; once it is known how long a step takes, say how long training takes."""
+        """Count the batch; once it is known how long a step takes, say how long training takes.
+
+        Nothing is said of a loader without a length.
+        """
         if self._phase is None:
             return
         self._phase.advance()
         seconds = time.monotonic() - self._began
-        if not self._announced and seconds > DELAY:
+        if not self._announced and seconds > DELAY and math.isfinite(trainer.num_training_batches):
             self._announced = True
             announce(f"fit: {self._outlook(trainer, seconds / self._phase.done)}")
 
     def _outlook(self, trainer: pl.Trainer, seconds_per_step: float) -> str:
         """The most steps of training, and how long they take if no validation ends it early."""
-        batches, rounds = int(trainer.num_training_batches), trainer.max_epochs or 0
+        batches, epochs = int(trainer.num_training_batches), trainer.max_epochs or 0
         loader: Any = trainer.train_dataloader
         rows = getattr(getattr(loader, "loader", loader), "batch_size", None)
         each = "" if rows is None else f" of {rows:,} rows"
-        seconds = rounds * (batches * seconds_per_step + self.best.epochs[0].seconds)
+        seconds = epochs * (batches * seconds_per_step + self.best.epochs[0].seconds)
         patience = "" if self.best.patience is None else f", until {self.best.patience} in a row bring nothing better"
         return (
-            f"trains at most {rounds * batches:,} steps{each} with a validation every {batches:,} steps{patience}; "
+            f"trains at most {epochs * batches:,} steps{each} with a validation every {batches:,} steps{patience}; "
             f"about {seconds:,.0f} s at most"
         )
 

@@ -197,7 +197,8 @@ def _unit(net: TranslatedPipeline, data: RefreshData) -> Tensor:
     outputs = net.run_in_slices(net.program, data.rows.take(slice(1))).shape[1]
     if net.head.task != "regression" or net.head.link != "identity" or data.target.ndim != 1:
         return torch.ones(outputs)
-    return torch.full((outputs,), float(data.target[data.new].std()) or 1.0)
+    new = data.target[data.new]
+    return torch.full((outputs,), (float(new.std()) if len(new) > 1 else 0.0) or 1.0)
 
 
 def _weights(data: RefreshData, *, replays: bool, tested: bool = False) -> Tensor:
