@@ -67,7 +67,7 @@ def crossfit(
     weight : array-like, optional
         Row weights, from 0, for the members and the residual model.
     valid : loader, (X, y) or (X, y, weight), optional
-        Validation rows, which choose the epoch and the residual model. By default the recipe's
+        Validation rows, on which ``fit`` selects and tests the residual model. By default the recipe's
         ``validation_fraction`` of the training rows, with their out-of-fold scores: of the groups if there are
         ``groups``, the latest rows if there are times.
     folds : int
@@ -87,7 +87,7 @@ def crossfit(
     -------
     Translation
         The exact translation of a ``CrossFittedClassifier`` or ``CrossFittedRegressor``, with the residual model if it
-        improves the metric.
+        improves the metric. Or the translation of a fitted ``pipeline`` that has the lower validation loss.
 
     Raises
     ------

@@ -54,9 +54,10 @@ def sweep(
 ) -> SweepResult:
     """Search the options of translation and fine-tuning for the best metric on the validation rows.
 
-    Each trial translates and fine-tunes the pipeline; its value is the metric of its best epoch. The first trial is
-    the default recipe and is never pruned, so the result is never worse on the validation rows. They choose among many
-    trials, so the best value is optimistic: score the model on other rows. Rows are encoded once for all trials.
+    Each trial translates and fine-tunes the pipeline; its value is the metric of the model that ``fit`` installs. The
+    first trial is the default recipe and is never pruned, so the result is never worse on the validation rows. They
+    choose among many trials, so the best value is optimistic: score the model on other rows. Rows are encoded once for
+    all trials.
 
     Parameters
     ----------

@@ -104,7 +104,9 @@ class _WindTunnel(BaseEstimator):
         return self
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None, *, eval_set: Any = None) -> Self:
-        """Fit the pipeline on the training part of the rows, translate it and fine-tune it; the rest chooses the epoch.
+        """Fit the pipeline on the training part of the rows, translate it and fine-tune it.
+
+        The other rows are the validation rows, on which ``fit`` selects and tests changes.
 
         With folds, each member is fitted on all but one fold of the training part: see ``windtunnel.crossfit``.
 
@@ -310,7 +312,7 @@ class WindTunnelClassifier(ClassifierMixin, _WindTunnel):
         All options of fine-tuning, such as ``windtunnel.Recipe(epochs=5)``. A search takes whole recipes, or single
         options: ``{"recipe__epochs": [3, 6]}``.
     validation_fraction : float or None, default None
-        Fraction of the rows for validation, which choose the epoch; None is that of the recipe, 0.1. LightGBM, XGBoost
+        Fraction of the rows for validation; None is that of the recipe, 0.1. LightGBM, XGBoost
         or CatBoost as the last step, with early stopping among its options, stops by these rows too.
     folds : int, "auto" or None
         Members of ``windtunnel.crossfit``: more accurate, and as many times slower to score. "auto" and None are one

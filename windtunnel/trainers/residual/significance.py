@@ -43,9 +43,10 @@ class SignificanceTest:
     def worse(self) -> bool:
         """Whether the loss rises by more than its standard error, or the metric worsens by more than its own.
 
-        So is a gain without a standard error that is not significant.
+        A test that is not significant is one of the second kind if the loss falls by more than its standard error. It
+        counts as worse, too, if there is no standard error: of fewer than two groups of rows.
         """
-        return not self.significant and not abs(self.gain) <= self.standard_error
+        return not self.significant and not abs(self.gain) <= self.standard_error  # with NaN neither is above the other
 
     @property
     def shrinkage(self) -> float:

@@ -46,12 +46,11 @@ def add_boosted(
 
 
 def in_their_place(boosted: Candidate, candidates: Sequence[Candidate], metric: Metric) -> list[Candidate]:
-    """The candidates and a boosted residual, for which all others that change the scores of the pipeline are rejected.
+    """The candidates and the boosted residual, which replaces those that change the scores of the pipeline.
 
-    It extends the best of them, and it is not asked for a better metric than theirs: on the validation rows, where
-    their interactions were selected, they look better than they are. Wherever these rows favoured another candidate,
-    the boosted residual was as good or better on other rows. Nothing is rejected where it is rejected itself, or where
-    the pipeline has the better metric.
+    These are rejected, whatever their metric: their interactions were selected on the validation rows, so it is too
+    good there. Wherever it was better than that of the boosted residual, the latter was as good or better on other
+    rows. If the boosted residual is rejected itself, or the metric of the pipeline is better, it replaces nothing.
     """
     pipelines = [candidate for candidate in candidates if candidate.test is None]
     if select([*pipelines, boosted], metric) is not boosted:
