@@ -20,7 +20,7 @@ from windtunnel.modules.tables.code_tables import CodeTables
 from windtunnel.modules.tables.tfidf import TermSums
 from windtunnel.modules.trees.hard import HardTrees
 from windtunnel.modules.trees.tree_shap import tree_shap
-from windtunnel.program.program import Program
+from windtunnel.program.program import Program, position_of
 from windtunnel.program.raw_columns import Dependencies, RawColumns, input_places
 from windtunnel.program.translated import TranslatedPipeline
 
@@ -67,7 +67,7 @@ class ScorePart:
     def contributions(self, rows: Batch, background: Callable[[], Background], samples: int) -> Contributions:
         """The contributions of all raw columns: exact for trees and sums of columns, sampled for other parts."""
         dependencies = Dependencies(self.net.program, self.raw)
-        module = self.net.program.steps[self.slot - 2].module
+        module = self.net.program.steps[position_of(self.slot)].module
         sources = dependencies.single(self.slot)
         if isinstance(module, HardTrees) and len(module.leaf_cover) and sources is not None:
             return self._of_trees(module, rows, sources)
@@ -78,7 +78,7 @@ class ScorePart:
     def _of_trees(self, trees: HardTrees, rows: Batch, sources: list[int | None]) -> Contributions:
         """TreeSHAP of the encoded columns, those of a raw column added up; constant columns belong to the base."""
         program, net = self.net.program, self.net
-        inputs = net.run_in_slices(lambda *block: program.inputs_of(self.slot - 2, *block), rows)
+        inputs = net.run_in_slices(lambda *block: program.inputs_of(position_of(self.slot), *block), rows)
         of_encoded, base = tree_shap(trees, inputs)
         values = np.zeros((len(inputs), len(self.raw.names), len(base)))
         for column, source in enumerate(sources):
@@ -92,7 +92,7 @@ class ScorePart:
     def _is_additive(self, dependencies: Dependencies, slot: int, column: int) -> bool:
         if len(dependencies.of(slot, column)) < 2:
             return True
-        if not isinstance(self.net.program.steps[slot - 2].module, ADDITIVE):
+        if not isinstance(self.net.program.steps[position_of(slot)].module, ADDITIVE):
             return False
         return all(self._is_additive(dependencies, *place) for place in input_places(self.net.program, slot))
 
@@ -152,7 +152,7 @@ class ScorePart:
 
     def _score(self, dtype: torch.dtype | None) -> Score:
         """The scores of this part, on a copy that computes in ``dtype`` if this is not None."""
-        program = Program([*self.net.program.steps][: self.slot - 1])
+        program = Program([*self.net.program.steps][: position_of(self.slot) + 1])
         if dtype is not None:
             program = deepcopy(program)
             for step in program.steps:

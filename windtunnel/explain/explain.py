@@ -15,6 +15,7 @@ from windtunnel.explain.contributions import Background, Contributions, ScorePar
 from windtunnel.explain.explanation import Explanation
 from windtunnel.modules.linear.residual_model import ResidualSum
 from windtunnel.program.head import Head
+from windtunnel.program.program import last_slot, position_of
 from windtunnel.program.raw_columns import RawColumns, input_places
 from windtunnel.program.terms.boosted_terms import BoostedTerms, boosted_terms
 from windtunnel.program.terms.residual_terms import ResidualTerms, residual_terms
@@ -66,12 +67,12 @@ def explain(net: TranslatedPipeline, rows: Rows, background: Rows | None = None,
 
 def _parts(net: TranslatedPipeline, raw: RawColumns) -> tuple[ScorePart, BoostedTerms | None, ResidualTerms | None]:
     """The scores of the pipeline, and the terms of the boosted residual and of the residual model."""
-    slot, boosted, residual = 1 + len(net.program.steps), None, residual_terms(net.program, raw)
+    slot, boosted, residual = last_slot(net.program), None, residual_terms(net.program, raw)
     width = net.run_in_slices(net.program, _one_row(net)).shape[1]
     columns = list(range(width))
     if residual is not None:
         slot, columns = _summands(net, slot)
-    if isinstance(net.program.steps[slot - 2].module, ResidualSum):
+    if isinstance(net.program.steps[position_of(slot)].module, ResidualSum):
         slot, columns = _summands(net, slot)
         boosted = boosted_terms(net, raw)
     return ScorePart(net, raw, slot, columns), boosted, residual

@@ -126,9 +126,19 @@ class MethodSteps(nn.ModuleDict):
         self._modules[name] = module  # type: ignore[assignment]  # as torch's own does
 
 
+def position_of(slot: int) -> int:
+    """The position of the step whose output is in a slot."""
+    return slot - 2
+
+
 def steps_read(step: ProgramStep) -> set[int]:
     """The positions of the steps that a step takes columns from."""
-    return {take.slot - 2 for take in step.takes if take.slot >= 2}
+    return {position_of(take.slot) for take in step.takes if take.slot not in (NUMBERS, IDS)}
+
+
+def last_slot(program: "Program") -> int:
+    """The slot of the output of a program."""
+    return 1 + len(program.steps)
 
 
 class Program(nn.Module):

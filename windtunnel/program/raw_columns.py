@@ -16,7 +16,7 @@ from windtunnel.modules.imputers.imputer import MissingFlags
 from windtunnel.modules.tables.bin_tables import BinTables
 from windtunnel.pipeline.expressions import columns_read
 from windtunnel.pipeline.host_step import HostStep, computed_names
-from windtunnel.program.program import IDS, NUMBERS, Program
+from windtunnel.program.program import IDS, NUMBERS, Program, position_of
 from windtunnel.program.translated import TranslatedPipeline
 
 
@@ -102,7 +102,7 @@ class Dependencies:
 
     def _of_step(self, slot: int, column: int) -> frozenset[int]:
         inputs = input_places(self.program, slot)
-        needed = _inputs_of_column(self.program.steps[slot - 2].module, column, len(inputs))
+        needed = _inputs_of_column(self.program.steps[position_of(slot)].module, column, len(inputs))
         if needed is None and (slot, -1) in self._cache:
             return self._cache[slot, -1]
         places = inputs if needed is None else [inputs[position] for position in needed]
@@ -131,4 +131,4 @@ def _inputs_of_column(module: Module, column: int, width: int) -> Sequence[int] 
 
 def input_places(program: Program, slot: int) -> list[tuple[int, int]]:
     """Slot and position of each input column of the step that fills a slot."""
-    return program.steps[slot - 2].places()
+    return program.steps[position_of(slot)].places()

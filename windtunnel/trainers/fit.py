@@ -112,15 +112,15 @@ def fit(
     checkpoints = CheckpointOptions(directory, checkpoint_every, resumed)
     checkpoints.check(trainer)
 
-    rejecting, before = [replace(category) for category in net.encoder.categories], net.history
+    categories_before, history_before = [replace(category) for category in net.encoder.categories], net.history
     try:
         with show_progress(progress), net.in_torch():
             history = finetune(net, train, valid, resolved, joint_recipe, lightning, checkpoints)
     except BaseException:
         # Encoding training rows made the encoder accept categories that the source rejects. Undo that if nothing was
         # installed.
-        if net.history is before:
-            net.replace_categories(rejecting)
+        if net.history is history_before:
+            net.replace_categories(categories_before)
         raise
     net.record(history=history)
     if progress:

@@ -73,7 +73,7 @@ def train_candidates(run: FitRun) -> TrainedCandidates:
     the same.
     """
     net = run.net
-    earlier = _remove_residual(net, run.data, run.recipe) if run.recipe.residual else None
+    earlier = _evaluate_and_remove_residuals(net, run.data, run.recipe) if run.recipe.residual else None
     trained = _train(run)
     if earlier is None:
         return trained
@@ -83,7 +83,7 @@ def train_candidates(run: FitRun) -> TrainedCandidates:
     return replace(trained, candidates=[earlier, source, *others], earlier=earlier)
 
 
-def _remove_residual(net: TranslatedPipeline, data: DataModule, recipe: Recipe) -> Candidate | None:
+def _evaluate_and_remove_residuals(net: TranslatedPipeline, data: DataModule, recipe: Recipe) -> Candidate | None:
     """Remove the residual models of an earlier fit; the translation with them, evaluated, or None without any."""
     pipeline = without_residual(net.program)
     if pipeline is None:

@@ -17,7 +17,7 @@ from windtunnel.compiler.native.part import NativePart, TorchPart, checked_image
 from windtunnel.compiler.native.scorer import Scorer, scorer, values_of
 from windtunnel.compiler.native.text_columns import TextColumns
 from windtunnel.encode import CategoryColumn, RowEncoder, Rows
-from windtunnel.program.program import Program, ProgramStep, steps_read
+from windtunnel.program.program import Program, ProgramStep, last_slot, position_of, steps_read
 from windtunnel.program.scoring_pipeline import ScoringPipeline
 
 
@@ -83,10 +83,10 @@ class NativeEngine(ProgramEngine):
 
     def _upstream(self, method: str, others: Iterable[int] = ()) -> tuple[dict[int, ProgramStep], int]:
         """The steps that a method, or other slots, depend on, and the slot of its output."""
-        steps, last = self.program.steps, 1 + len(self.program.steps)
+        steps, last = self.program.steps, last_slot(self.program)
         method_step = None if method == "scores" else self.program.method_steps[method]
-        wanted = {last - 2} if method_step is None else steps_read(method_step)
-        wanted |= {slot - 2 for slot in others if slot <= last}
+        wanted = {position_of(last)} if method_step is None else steps_read(method_step)
+        wanted |= {position_of(slot) for slot in others if slot <= last}
         needed = wanted.union(*(self.program.upstream(steps[position]) for position in wanted))
         slots = {2 + position: steps[position] for position in sorted(needed)}
         if method_step is not None:

@@ -13,7 +13,7 @@ SMALL = 1e-4
 """Below this exponent a series of four terms is exact to float64, and its gradient has no 0 / 0."""
 
 
-def raised(power: Tensor, logarithm: Tensor, small: float = SMALL) -> Tensor:
+def box_cox_of_log(power: Tensor, logarithm: Tensor, small: float = SMALL) -> Tensor:
     """(exp(power * logarithm) - 1) / power, and the logarithm itself where the power is 0."""
     exponent = power * logarithm
     if not torch.is_grad_enabled():
@@ -64,11 +64,11 @@ class Power(Module):
             known = torch.where(torch.isnan(number), torch.ones_like(number), number)
         if self.positive:
             inside = known > 0
-            y = raised(power, torch.where(inside, known, torch.ones_like(known)).log())
+            y = box_cox_of_log(power, torch.where(inside, known, torch.ones_like(known)).log())
             y = torch.where(inside, y, torch.full_like(y, float("nan")))
         else:
             up = known >= 0
-            y = raised(torch.where(up, power, 2 - power), torch.log1p(torch.where(up, known, -known)))
+            y = box_cox_of_log(torch.where(up, power, 2 - power), torch.log1p(torch.where(up, known, -known)))
             y = torch.where(up, y, -y)
         y = affine(y, self.scale.double(), self.shift.double(), self.center, self.unit)
         return torch.where(torch.isnan(number), number, y).to(x.dtype)

@@ -13,6 +13,7 @@ from torch import Tensor
 from windtunnel.encode import Batch
 from windtunnel.modules.ensembles.log_pool import LogProbabilities, log_probabilities
 from windtunnel.modules.trees.hard import HardTrees
+from windtunnel.program.program import position_of
 from windtunnel.program.translated import TranslatedPipeline
 
 EQUAL_ANCHOR = 50.0
@@ -34,7 +35,7 @@ class ForestLeaves:
         """The leaves that rows fall into, of the forest that gives the scores of a program step; None without one."""
         step: Any = net.program.steps[position]
         if takes_log := isinstance(step.module, LogProbabilities):
-            position = step.takes[0].slot - 2
+            position = position_of(step.takes[0].slot)
             step = net.program.steps[position]
         forest = step.module
         if not isinstance(forest, HardTrees) or not forest.vector or forest.divisor != len(forest.root):

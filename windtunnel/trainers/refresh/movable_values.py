@@ -14,7 +14,7 @@ from windtunnel.modules.linear.residual_model import ResidualModel, ResidualSum
 from windtunnel.modules.trees.hard import HardTrees
 from windtunnel.modules.trees.walk_layout import positions_of
 from windtunnel.objectives.losses import Loss
-from windtunnel.program.program import IDS, Program
+from windtunnel.program.program import IDS, Program, last_slot, position_of
 from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.trainers.refresh.forest_leaves import ForestLeaves, leaves_of
 from windtunnel.trainers.refresh.residual_columns import positions_of_new_categories, residual_position
@@ -79,7 +79,7 @@ class MovableValues:
         codes = step.module.codes(net.run_in_slices(partial(net.program.inputs_of, position), rows))
         ids: list[int] = next((take.columns.tolist() for take in step.takes if take.slot == IDS), [])
         tables = _table_groups(step.module, codes, ids, positions_of_new_categories(net))
-        added = added_steps(net.program, 1 + len(net.program.steps))
+        added = added_steps(net.program, last_slot(net.program))
         leaves = [BoostedLeaves.of(net, *place, rows) for place in added]
         forest = ForestLeaves.of(net, *added[0], rows)
         scores = net.run_in_slices(net.program, rows).double()
@@ -138,9 +138,10 @@ def _table_groups(
 
 def added_steps(program: Program, slot: int, weight: float = 1.0) -> list[tuple[int, float]]:
     """The program steps whose scores add up to those of a slot, each with its weight; the pipeline's step first."""
-    step: Any = program.steps[slot - 2]
+    position = position_of(slot)
+    step: Any = program.steps[position]
     if not isinstance(step.module, ResidualSum):
-        return [(slot - 2, weight)]
+        return [(position, weight)]
     pipeline, residual = step.takes[0].slot, step.takes[len(step.takes) - 1].slot
     return [
         *added_steps(program, pipeline, weight * step.module.weight),

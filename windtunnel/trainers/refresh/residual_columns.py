@@ -82,7 +82,7 @@ def extend_residual(net: TranslatedPipeline, numbers: Tensor, unit: Tensor) -> N
     A translation without one gets one, with ``unit`` ``[K]`` raw scores per unit. The quantiles of ``numbers``
     ``[N, n]`` bin those columns that the model has not read.
     """
-    old, inputs = _remove_residual(net, unit)
+    old, inputs = _pop_residual_model(net, unit)
     added = _unread_columns(net, inputs)
     every = ResidualInputs([*inputs.numbers, *added.numbers], [*inputs.ids, *added.ids])
     lengths = [len(net.encoder.categories[column].vocabulary) for column in every.ids]
@@ -91,7 +91,7 @@ def extend_residual(net: TranslatedPipeline, numbers: Tensor, unit: Tensor) -> N
     install_residual(net, FittedResidual(residual, every))
 
 
-def _remove_residual(net: TranslatedPipeline, unit: Tensor) -> tuple[ResidualModel, ResidualInputs]:
+def _pop_residual_model(net: TranslatedPipeline, unit: Tensor) -> tuple[ResidualModel, ResidualInputs]:
     """Take the residual model, and the columns that it reads, out of the program; an empty one if there is none."""
     position = residual_position(net)
     if position is None:

@@ -14,7 +14,7 @@ from windtunnel.modules.ensembles.log_pool import LogProbabilities
 from windtunnel.modules.linear.residual_model import ResidualSum
 from windtunnel.modules.outputs.links import PROBABILITIES
 from windtunnel.program.head import Head
-from windtunnel.program.program import IDS, NUMBERS, Program, ProgramStep, Take
+from windtunnel.program.program import IDS, NUMBERS, Program, ProgramStep, Take, last_slot, position_of
 from windtunnel.program.records.fidelity import CalibrationRows
 from windtunnel.program.records.origin import Origin
 from windtunnel.program.translate_options import SofteningPlan
@@ -94,8 +94,8 @@ def without_residual(program: Program) -> Program | None:
     """A program without the residual models that an earlier fit appended; None where it has none."""
     steps: list[Any] = list(program.steps)
     while isinstance(steps[-1].module, ResidualSum):
-        first_appended = steps[-1].takes[0].slot - 1  # slots 0 and 1 are numbers and ids, the next are steps
-        steps = steps[:first_appended]
+        last_before = position_of(steps[-1].takes[0].slot)
+        steps = steps[: last_before + 1]
     if len(steps) == len(program.steps):
         return None
     return Program(steps, dict(program.method_steps.items()))
@@ -115,7 +115,7 @@ def _takes(inputs: ResidualInputs) -> list[Take]:
 
 def _last(net: TranslatedPipeline, count: int) -> Take:
     """The columns of the last step's output."""
-    return Take(1 + len(net.program.steps), range(count))
+    return Take(last_slot(net.program), range(count))
 
 
 def _append(net: TranslatedPipeline, module: Any, takes: list[Take]) -> None:

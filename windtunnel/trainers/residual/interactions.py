@@ -127,7 +127,7 @@ def _with_interactions(initial: ResidualFit, fitted: FittedInteractions, train: 
         [tuple(place[column] for column in each.columns) for each in fitted.interactions],
         [each.cell_count for each in fitted.interactions],
         cells,
-        [b * table[of] for b, table, of in zip(fitted.weights, fitted.tables, cells, strict=True)],
+        [b * table[index] for b, table, index in zip(fitted.weights, fitted.tables, cells, strict=True)],
     )
     offset = torch.zeros_like(train.values)
     for b, means in zip(fitted.weights, fit_in_sequence(train, fitted.interactions), strict=True):

@@ -60,14 +60,14 @@ class Interaction:
         return cls.hashed_into(columns, size, min(CELLS_PER_ROW * rows, MAX_CELLS))
 
     @classmethod
-    def hashed_into(cls, columns: tuple[int, ...], size: Sequence[int], most: int) -> Interaction:
+    def hashed_into(cls, columns: tuple[int, ...], size: Sequence[int], max_cells: int) -> Interaction:
         """Use a cell per combination of codes.
 
-        If there would be more than ``most`` cells (even), hash them into ``most`` + 1 cells (odd).
+        If there would be more than ``max_cells`` cells (even), hash them into ``max_cells`` + 1 cells (odd).
         """
         sizes = tuple(size[column] for column in columns)
         # Most sizes have no factor in common with an odd count, so the hash depends on every digit.
-        return cls(columns, sizes, min(math.prod(sizes), most + 1))
+        return cls(columns, sizes, min(math.prod(sizes), max_cells + 1))
 
     def cells(self, codes: Tensor) -> Tensor:
         """Cell of each row, int64 ``[N]``: that of ``interaction_cells``, without a remainder where none is needed."""

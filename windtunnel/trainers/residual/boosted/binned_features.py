@@ -32,7 +32,7 @@ class BinnedFeatures:
     @classmethod
     def of(cls, features: BoostedFeatures, kinds: Sequence[str]) -> BinnedFeatures:
         """The features with blocks of these kinds, in bins with about as many training rows of the first kind each."""
-        borders = [bin_borders(column) for column in features.train[kinds[0]][:, : features.of_tables].T]
+        borders = [bin_borders(column) for column in features.train[kinds[0]][:, : features.table_feature_count].T]
         train = {kind: _in_bins(borders, features.train[kind]) for kind in kinds}
         return cls(features, borders, train, _in_bins(borders, features.valid))
 

@@ -48,14 +48,14 @@ class BoostedFeatures:
         return len(self.tables.mean) + 1
 
     @property
-    def of_tables(self) -> int:
+    def table_feature_count(self) -> int:
         """The number of features before the codes of the numbers, P (K + 1)."""
         return len(self.tables.sums) * self.width
 
     def take(self, positions: Sequence[int]) -> BoostedFeatures:
         """The features of some tables, and all numbers."""
         columns = [position * self.width + k for position in positions for k in range(self.width)]
-        columns += range(self.of_tables, self.valid.shape[1])
+        columns += range(self.table_feature_count, self.valid.shape[1])
         train = {blocks: features[:, columns] for blocks, features in self.train.items()}
         return replace(self, tables=self.tables.take(positions), train=train, valid=self.valid[:, columns])
 

@@ -186,7 +186,7 @@ def _best(races: Mapping[str, Boosting], part: int) -> str:
 
 def _tables_to_read(features: BoostedFeatures, races: Iterable[Boosting]) -> list[int]:
     """Positions, ascending, of the tables that the final trees read: those with most gain, and single categories."""
-    gains = np.sum([race.gains() for race in races], axis=0)[: features.of_tables]
+    gains = np.sum([race.gains() for race in races], axis=0)[: features.table_feature_count]
     strongest = (-gains.reshape(-1, features.width).sum(axis=1)).argsort(kind="stable")[:KEPT_TABLES].tolist()
     columns = [interaction.columns for interaction in features.tables.interactions]
     categories = [position for position, each in enumerate(columns) if features.coder.is_category(each)]
