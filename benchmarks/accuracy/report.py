@@ -105,6 +105,14 @@ def _compared(scores: Scores) -> list[str]:
         f"the source among them, on {len(differences) - len(lost)} of {len(differences)} sets"
         + (f", not on {', '.join(lost)}." if lost else ".")
     ]
+    crossfitted = {name: best.crossfit for name, best in best_sources(scores).items() if best.crossfit is not None}
+    if crossfitted:
+        not_above = [f"{name} ({difference:+.4f})" for name, difference in crossfitted.items() if difference <= 0]
+        lines.append(
+            f"- `crossfit` from that source was measured on {len(crossfitted)} of these sets, and is above every other "
+            f"model on {len(crossfitted) - len(not_above)}"
+            + (f", not on {', '.join(not_above)}." if not_above else ".")
+        )
     return (lines if differences else []) + _won_and_lost(scores, "strong/default")
 
 

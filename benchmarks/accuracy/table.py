@@ -140,14 +140,16 @@ def alternatives(scores: Scores) -> Grid | None:
 
 
 class BestSource(NamedTuple):
-    """The source with the best validation score on a set, the strongest other model, and by how much ``fit`` is better.
+    """The source with the best validation score on a set, and the strongest other model.
 
-    Positive is better, whatever the metric.
+    ``difference`` is by how much ``fit`` is better than that model, and ``crossfit`` by how much ``crossfit`` is; None
+    where that was not measured. Positive is better, whatever the metric.
     """
 
     source: str
     other: str
     difference: float
+    crossfit: float | None
 
 
 def best_sources(scores: Scores) -> dict[str, BestSource]:
@@ -161,25 +163,25 @@ def best_sources(scores: Scores) -> dict[str, BestSource]:
         differences = {other: fmean(gain) for other, gain in gains.items() if gain}
         if differences:
             other = min(differences, key=differences.__getitem__)
-            best[name] = BestSource(source, other, differences[other])
+            gains_of_crossfit = scores.gains(name, f"{source}/crossfit", other)
+            crossfit = fmean(gains_of_crossfit) if gains_of_crossfit else None
+            best[name] = BestSource(source, other, differences[other], crossfit)
     return best
 
 
 def from_best(scores: Scores) -> Grid | None:
-    """Sets by the source with the best validation score, what ``fit`` makes of it, and the strongest other model."""
-    rows = [
-        [
-            _label(scores, name),
-            f"`{source}`",
-            *(written(list(scores.values(name, model).values())) for model in (source, f"{source}/default")),
-            f"`{other}`",
-            written(list(scores.values(name, other).values())),
-            f"{difference:+.4f}",
-        ]
-        for name, (source, other, difference) in best_sources(scores).items()
-    ]
-    titles = ["set", "best source on validation rows", "its score", "`default`", "best other model", "its score"]
-    return Grid("From the best source", [[*titles, "difference"], *rows]) if rows else None
+    """Sets by the source with the best validation score, what is made of it, and the strongest other model."""
+    rows = []
+    for name, (source, other, difference, crossfit) in best_sources(scores).items():
+        models = source, f"{source}/default", f"{source}/crossfit", other
+        its, default, crossfitted, others = (written(list(scores.values(name, model).values())) for model in models)
+        differences = f"{difference:+.4f}", "-" if crossfit is None else f"{crossfit:+.4f}"
+        rows.append(
+            [_label(scores, name), f"`{source}`", its, default, crossfitted, f"`{other}`", others, *differences]
+        )
+    titles = ["set", "best source on validation rows", "its score", "`default`", "`crossfit`"]
+    titles += ["best other model", "its score", "`default` less it", "`crossfit` less it"]
+    return Grid("From the best source", [titles, *rows]) if rows else None
 
 
 def seconds(scores: Scores) -> Grid | None:
