@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from c_library import CLibrary
-from lightgbm import LGBMClassifier
+from lightgbm import LGBMClassifier, LGBMRegressor
 from sklearn.compose import make_column_transformer
 from sklearn.decomposition import PCA
 from sklearn.ensemble import RandomForestClassifier
@@ -31,6 +31,7 @@ from sklearn.svm import SVC
 
 import windtunnel
 from windtunnel.errors import UnfaithfulOption
+from windtunnel.export import serving
 
 FLAGS = ["cc", "-std=c11", "-O1", "-Wall", "-Wextra", "-Werror", "-DWT_PORTABLE"]
 GENERATOR = np.random.default_rng(0)
@@ -240,3 +241,15 @@ def test_every_column_has_a_member_of_its_own_in_c_and_in_cpp(tmp_path):
     for name in ("wt", "WT", "7", "full"):
         windtunnel.compile(LogisticRegression().fit(rows, rows["x"] > 0)).export(tmp_path / f"{name}.c")
         subprocess.run([*FLAGS, "-c", f"{name}.c"], cwd=tmp_path, check=True)
+
+
+def test_a_score_of_nan_is_rejected(tmp_path):
+    X = GENERATOR.normal(size=(200, 2))
+    source = LGBMRegressor(n_estimators=3, linear_tree=True, verbosity=-1, n_jobs=1).fit(X, X[:, 0])
+    windtunnel.compile(source).export(tmp_path / "net.c")
+    subprocess.run([*FLAGS, "-shared", "-fPIC", tmp_path / "net.c", "-lm", "-o", tmp_path / "net.so"], check=True)
+    model = serving.load(tmp_path / "net.so", trusted=True)
+    rows = dict(zip(model.number_columns, np.array([[np.inf, 0.0], [0.0, 0.0]]), strict=True))
+    assert np.isnan(source.predict(np.array([[np.inf, 0.0]]))).all()
+    with pytest.raises(serving.BadRows, match="1 of 2 rows have no finite score"):
+        model.predict(rows)

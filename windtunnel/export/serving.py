@@ -489,7 +489,9 @@ def _load_library(path: Path) -> Model:
         first, out, workspace = (ctypes.c_void_p(array.ctypes.data) for array in arrays)
         if len(rows) and (error := function(first, ctypes.c_size_t(len(rows)), out, workspace)):
             raise BadRows(message(error).decode())
-        return output[:0], output.astype(np.int64) if positions else output  # no scores to check, as TorchScript
+        if positions:
+            return output[:0], output.astype(np.int64)  # no scores to check
+        return output.reshape(len(rows), int(np.prod(output.shape[1:]))), output
 
     return Model(facts, run)
 

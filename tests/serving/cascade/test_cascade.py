@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
-from lightgbm import LGBMRegressor
+from lightgbm import LGBMClassifier, LGBMRegressor
 from sklearn.base import clone
 from sklearn.compose import make_column_transformer
 from sklearn.decomposition import NMF, PCA
@@ -11,7 +11,7 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
 from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline
-from sklearn.preprocessing import FunctionTransformer, StandardScaler, TargetEncoder
+from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler, TargetEncoder
 
 import windtunnel
 from windtunnel.serving.cascade.groups import GroupedPipeline
@@ -182,6 +182,16 @@ def test_texts_and_a_tuned_net(rows):
     made = windtunnel.cascade(pipeline, (texts[:1500], target[:1500]), valid, net=net, cost={"chars": 1.0})
     assert made.efficient == ("words",) and made.full is net
     assert np.mean(made.predict(texts[2500:]) == target[2500:]) >= pipeline.score(texts[2500:], target[2500:]) - 0.01
+
+
+def test_booleans_beside_a_sparse_group(rows):
+    frame, target = rows[0].assign(flag=rows[0].d > 0), rows[1]
+    parts = make_column_transformer((OneHotEncoder(), ["text"]), remainder="passthrough")
+    model = LGBMClassifier(n_estimators=5, verbosity=-1, n_jobs=1)
+    pipeline = make_pipeline(parts, model).fit(frame[:1500], target[:1500])
+    valid = frame[1500:2500], target[1500:2500]
+    made = windtunnel.cascade(pipeline, (frame[:1500], target[:1500]), valid, cost={"onehotencoder": 1.0})
+    assert made.efficient == ("remainder",)
 
 
 def test_top_k_ranks_by_the_full_model(rows):

@@ -111,7 +111,9 @@ def _concatenated(blocks: Mapping[str, Any]) -> Any:
     """The columns of all groups in one table or matrix."""
     parts = [*blocks.values()]
     if any(sparse.issparse(part) for part in parts):
-        return sparse.hstack(parts, format="csr")
+        # A frame of numbers and booleans becomes an array of objects, which no sparse matrix holds.
+        numeric = [part if sparse.issparse(part) else np.asarray(part, dtype=np.float64) for part in parts]
+        return sparse.hstack(numeric, format="csr")
     if all(hasattr(part, "iloc") for part in parts):
         import pandas as pd
 
