@@ -58,16 +58,12 @@ def soften(net: TranslatedPipeline, calibration: CalibrationRows | None = None, 
     if calibration is not None and may_soften(net.program):
         warn_of_few_rows(len(calibration.outputs))
     device, exact = net.device(), {at: step.module for at, step in enumerate(net.program.steps)}
-    for name in plan.trainable:
-        net.program.get_parameter(name).requires_grad_()
-    try:
+    with net.unchanged_on_error():
+        for name in plan.trainable:
+            net.program.get_parameter(name).requires_grad_()
         net.cpu()
         soften_steps(net, plan, start, None if calibration is None else calibration.batch)
         net.to(device)
-    except BaseException:
-        net.replace_modules(exact)
-        net.defer_softening(plan, net.calibration)
-        raise
     replaced = {at: exact[at] for at, step in enumerate(net.program.steps) if step.module is not exact[at]}
     if start == "warm" and replaced:
         net.set_exact_modules(replaced)
