@@ -152,7 +152,8 @@ def negative_gradient(loss: Loss, scores: Tensor, target: Tensor, weight: Tensor
     parts, mean_weight = [], 1.0 if weight is None else float(weight.mean())
     for first in range(0, len(scores), LARGEST_BATCH):
         rows = slice(first, first + LARGEST_BATCH)
-        part, of_part = scores[rows].detach().clone().requires_grad_(), None if weight is None else weight[rows]
-        gradient = torch.autograd.grad(loss(part, target[rows], of_part), part)[0]
-        parts.append(-gradient * (len(part) if of_part is None else of_part.sum() / mean_weight))
+        part = scores[rows].detach().clone().requires_grad_()
+        part_weight = None if weight is None else weight[rows]
+        gradient = torch.autograd.grad(loss(part, target[rows], part_weight), part)[0]
+        parts.append(-gradient * (len(part) if part_weight is None else part_weight.sum() / mean_weight))
     return torch.cat(parts)
