@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import fmean, median
 
@@ -98,22 +98,23 @@ def _all_sources(scores: Scores) -> list[str]:
 
 def _compared(scores: Scores) -> list[str]:
     """How ``fit`` from the best source, and from ``strong``, compares with the other models."""
-    differences = {name: best.difference for name, best in best_sources(scores).items()}
-    lost = [f"{name} ({difference:+.4f})" for name, difference in differences.items() if difference <= 0]
-    lines = [
-        f"- `default` from the source with the best validation score is above every other model that was measured, "
-        f"the source among them, on {len(differences) - len(lost)} of {len(differences)} sets"
-        + (f", not on {', '.join(lost)}." if lost else ".")
-    ]
-    crossfitted = {name: best.crossfit for name, best in best_sources(scores).items() if best.crossfit is not None}
-    if crossfitted:
-        not_above = [f"{name} ({difference:+.4f})" for name, difference in crossfitted.items() if difference <= 0]
+    best = best_sources(scores)
+    lines = []
+    if best:
         lines.append(
-            f"- `crossfit` from that source was measured on {len(crossfitted)} of these sets, and is above every other "
-            f"model on {len(crossfitted) - len(not_above)}"
-            + (f", not on {', '.join(not_above)}." if not_above else ".")
+            f"- `default` from the source with the best validation score is above every other model that was measured, "
+            f"the source among them, on {_wins({name: each.difference for name, each in best.items()})}"
         )
-    return (lines if differences else []) + _won_and_lost(scores, "strong/default")
+    if crossfitted := {name: each.crossfit for name, each in best.items() if each.crossfit is not None}:
+        lines.append(f"- `crossfit` from that source is above every other model on {_wins(crossfitted)}")
+    return lines + _won_and_lost(scores, "strong/default")
+
+
+def _wins(differences: Mapping[str, float]) -> str:
+    """On how many of the sets a model is better, and on which it is not."""
+    lost = [f"{name} ({difference:+.4f})" for name, difference in differences.items() if difference <= 0]
+    wins = f"{len(differences) - len(lost)} of {len(differences)} sets"
+    return wins + (f", not on {', '.join(lost)}." if lost else ".")
 
 
 def _typical_gains(scores: Scores, model: str, over: str) -> str | None:
@@ -144,12 +145,8 @@ def _won_and_lost(scores: Scores, model: str) -> list[str]:
     for other in ALTERNATIVES:
         differences = {name: scores.gains(name, model, other) for name in scores.sets}
         means = {name: fmean(each) for name, each in differences.items() if each}
-        lost = [f"{name} ({mean:+.4f})" for name, mean in means.items() if mean <= 0]
         if means:
-            lines.append(
-                f"- `{model}` is better than `{other}` on {len(means) - len(lost)} of {len(means)} sets"
-                + (f", not on {', '.join(lost)}." if lost else ".")
-            )
+            lines.append(f"- `{model}` is better than `{other}` on {_wins(means)}")
     return lines
 
 

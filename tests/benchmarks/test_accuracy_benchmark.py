@@ -437,7 +437,7 @@ def test_the_section_says_what_falls_short() -> None:
     assert "`crossfit` from that source" not in told
     told = section([*RESULTS, line("two", "strong/crossfit", 0, 0.815), line("one", "strong/crossfit", 0, 0.7)])
     assert f"| two | `strong` | 0.8000 ± 0.0000 | {tuned} | 0.8150 | `catboost` | 0.8100 | -0.0110 | +0.0050 |" in told
-    assert "was measured on 2 of these sets, and is above every other model on 1, not on one (-0.0100)." in told
+    assert "- `crossfit` from that source is above every other model on 1 of 2 sets, not on one (-0.0100)." in told
     better = [each for each in RESULTS if each["settings"]["set"] == "one"]
     assert "Worse than the source" not in section(better)
 
