@@ -34,6 +34,7 @@ from windtunnel.trainers.residual.boosted.candidates import add_boosted
 from windtunnel.trainers.residual.candidates import Candidate, residual_candidates
 from windtunnel.trainers.residual.installation import FrozenPipeline, without_residual
 from windtunnel.trainers.residual.setup import prepare_residual, why_no_residual
+from windtunnel.trainers.residual.training_run import train_residual
 
 
 @dataclass(frozen=True)
@@ -122,10 +123,9 @@ def _train_residual(run: FitRun) -> TrainedCandidates | None:
     setup = prepare_residual(net, data, recipe)
     if setup is None:
         return None
-    model = deepcopy(setup.initial.model)
-    metric = recipe.metric_for(model)
-    result = train_module(model, setup.loaders, recipe, run.lightning, run.checkpoints)
-    candidates = residual_candidates(net, data, setup, model, result, recipe)
+    trained = train_residual(setup, recipe, run.lightning, run.checkpoints)
+    metric, result = recipe.metric_for(trained.fit.model), trained.training
+    candidates = residual_candidates(net, data, setup, trained, recipe)
     if result.error is None:
         candidates = add_boosted(net, setup, candidates, recipe, metric)
     return TrainedCandidates(metric, result, candidates)

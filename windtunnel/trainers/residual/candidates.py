@@ -6,6 +6,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from torch import Tensor
+
 from windtunnel.modules.base import Module
 from windtunnel.modules.outputs.links import PROBABILITIES
 from windtunnel.objectives.metrics import Metric
@@ -14,14 +16,20 @@ from windtunnel.program.records.history import CandidateResult
 from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.trainers.loop.evaluation import evaluate, evaluate_both
 from windtunnel.trainers.loop.module import DataModule
-from windtunnel.trainers.loop.training import TrainingResult
 from windtunnel.trainers.recipe import Recipe
 from windtunnel.trainers.residual.boosted.fit_boosted import BoostedResidual
+from windtunnel.trainers.residual.cross_fitting import CrossFitting
 from windtunnel.trainers.residual.init_scores import PipelineScorer
 from windtunnel.trainers.residual.installation import FrozenPipeline
 from windtunnel.trainers.residual.setup import ResidualSetup
 from windtunnel.trainers.residual.significance import SignificanceTest
-from windtunnel.trainers.residual.training import FittedResidual, ResidualFit, ResidualOnScores
+from windtunnel.trainers.residual.training import FittedResidual
+from windtunnel.trainers.residual.training_run import TrainedResidual
+
+LEAST_PART = 0.5
+"""The least part of the change of the scores that is installed of a candidate that is not rejected."""
+FEWEST_ROWS = 100
+"""With fewer validation rows a residual model is rejected unless it is significantly better."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +48,7 @@ class Candidate:
     residual: FittedResidual | None = None
     boosted: BoostedResidual | None = None
     shrinkage: float = 1.0  # the factor with which the residual models' change of the scores is installed
+    crossfitted: Tensor | None = None  # ``[rows, K]``, scores of the validation rows by residual models of other rows
 
 
 def select(candidates: Sequence[Candidate], metric: Metric) -> Candidate:
@@ -85,6 +94,8 @@ def _reason(candidate: Candidate, candidates: Sequence[Candidate], best: Candida
             return reason
         if candidate.boosted is not None:
             return f"{reason}, and not worse by more than 1 standard error"
+        if candidate.shrinkage < 1:
+            return f"{reason}, and the loss gets lower on rows that had no part in fitting"
         return f"{reason}, whatever the test says"
     if candidate.rejected:
         return candidate.rejected
@@ -97,33 +108,31 @@ def residual_candidates(
     net: TranslatedPipeline,
     data: DataModule,
     setup: ResidualSetup,
-    model: ResidualOnScores,
-    training: TrainingResult,
+    trained: TrainedResidual,
     recipe: Recipe,
 ) -> list[Candidate]:
     """Candidates, simplest first: translation, source pipeline, tree-block weights, interactions, residual model."""
-    metric = recipe.metric_for(model)
-    of_model = [
-        _interactions_candidate(setup, metric),
-        _residual_candidate(setup.initial, model, training, metric, recipe),
-    ]
+    metric = recipe.metric_for(trained.fit.model)
+    of_model = [_interactions_candidate(setup, metric), _residual_candidate(setup.tests, trained, metric, recipe)]
     return _pipeline_candidates(net, data, setup, recipe, metric) + [
-        replace(candidate, pipeline=setup.pipeline, shrinkage=shrinkage(candidate.test, recipe))
+        replace(candidate, pipeline=setup.pipeline, shrinkage=installed_part(candidate.test, recipe))
         for candidate in of_model
         if candidate is not None
     ]
 
 
-def shrinkage(test: SignificanceTest | None, recipe: Recipe) -> float:
+def installed_part(test: SignificanceTest | None, recipe: Recipe) -> float:
     """The factor of the change that is installed; 1 where the recipe overrules the test."""
-    return 1.0 if test is None or recipe.select == "best_epoch" else test.shrinkage
+    if test is None or recipe.select == "best_epoch":
+        return 1.0
+    return max(LEAST_PART, test.shrinkage) if test.significant else LEAST_PART
 
 
 def _pipeline_candidates(
     net: TranslatedPipeline, data: DataModule, setup: ResidualSetup, recipe: Recipe, metric: Metric
 ) -> list[Candidate]:
     """The candidates without a residual model."""
-    exact, weighted, loss = dict(net.exact_modules), setup.weighted, setup.initial.loss
+    exact, weighted, loss = dict(net.exact_modules), setup.weighted, setup.tests.loss
 
     def candidate(name: str, modules: dict[int, Module]) -> Candidate:
         """The program with these modules in place of its own, evaluated."""
@@ -153,16 +162,16 @@ def _pipeline_candidates(
 
 def _interactions_candidate(setup: ResidualSetup, metric: Metric) -> Candidate | None:
     """The interactions alone, where any were selected."""
-    initial = setup.initial
-    if initial.interaction_test is None:
+    initial, tests = setup.initial, setup.tests
+    if tests.interaction_test is None:
         return None
-    if not len(initial.residual.interactions):
-        (rows, *rest), test = initial.test_rows, initial.interaction_test
-        scored = [((initial.init_scores(*rows) + initial.crossfitted,), *rest)]
-        val_loss, value = evaluate_both(metric, average_over_blocks(initial.loss), lambda scores: scores, scored)
+    if not tests.interaction_test.significant:
+        scored = [((tests.pipeline_scores + tests.interactions,), *tests.rows[1:])]
+        val_loss, value = evaluate_both(metric, average_over_blocks(tests.loss), lambda scores: scores, scored)
+        test = tests.interaction_test
         return Candidate("interactions", value, val_loss, test=test, rejected=test.reason)
-    test = initial.test_interactions(metric)
-    val_loss, value = evaluate_both(metric, initial.loss, initial.init_scores, initial.validation_batches(setup.valid))
+    test = tests.compare(metric, tests.pipeline_scores, tests.interaction_scores)
+    val_loss, value = evaluate_both(metric, tests.loss, initial.init_scores, initial.validation_batches(setup.valid))
     return Candidate(
         "interactions",
         value,
@@ -171,21 +180,26 @@ def _interactions_candidate(setup: ResidualSetup, metric: Metric) -> Candidate |
         test=test,
         rejected=test.reason,
         residual=initial.interactions_alone,
+        crossfitted=tests.interaction_scores,
     )
 
 
-def _residual_candidate(
-    initial: ResidualFit, model: ResidualOnScores, training: TrainingResult, metric: Metric, recipe: Recipe
-) -> Candidate:
-    """The whole residual model, with the columns of the best epoch."""
+def _residual_candidate(tests: CrossFitting, trained: TrainedResidual, metric: Metric, recipe: Recipe) -> Candidate:
+    """The whole residual model, with the columns of the best epoch.
+
+    It is rejected where the test rows show no gain, of the whole model or of its columns. A gain need not exceed its
+    standard error: the models that are tested were selected on half of the rows, so that they are worse than this one.
+    """
+    training = trained.training
     if not training.best_epoch:
         change = "lowers the loss of epoch 0 and improves" if recipe.epoch_by_loss else "improves"
         return Candidate("residual model", None, rejected=f"no epoch {change} {metric.name}")
-    trained = replace(initial, model=model)
-    test, columns = trained.test(metric), trained.test_columns(metric)
-    rejected = test.reason
-    if not rejected and not columns.significant:
-        rejected = f"its columns alone: loss {-columns.gain:+.4f} ± {columns.standard_error:.4f}; {columns.reason}"
+    crossfitted = tests.interaction_scores + trained.crossfitted
+    test = tests.compare(metric, tests.pipeline_scores, crossfitted)
+    columns = tests.compare(metric, tests.interaction_scores, crossfitted)
+    rejected = _why_rejected(test)
+    if not rejected and (reason := _why_rejected(columns)):
+        rejected = f"its columns alone: loss {-columns.gain:+.4f} ± {columns.standard_error:.4f}; {reason}"
     return Candidate(
         "residual model",
         training.best_metric,
@@ -193,5 +207,12 @@ def _residual_candidate(
         epoch=training.best_epoch,
         test=test,
         rejected="" if recipe.select == "best_epoch" else rejected,
-        residual=trained.fitted,
+        residual=trained.fit.fitted,
+        crossfitted=crossfitted,
     )
+
+
+def _why_rejected(test: SignificanceTest) -> str:
+    """Why a residual model is rejected; empty where it is not."""
+    may_gain = test.gain > 0 and not test.worse and test.rows >= FEWEST_ROWS
+    return "" if may_gain else test.reason

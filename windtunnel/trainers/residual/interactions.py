@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -15,9 +15,11 @@ from windtunnel.program.head import Head
 from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.trainers.recipe import LARGEST_BATCH
 from windtunnel.trainers.residual.column_coder import ColumnCoder
+from windtunnel.trainers.residual.cross_fitting import CrossFitting
 from windtunnel.trainers.residual.init_scores import split_scores
 from windtunnel.trainers.residual.mean_residuals import Interaction, Residuals, fit_in_sequence, part_weights
 from windtunnel.trainers.residual.screening import select_interactions
+from windtunnel.trainers.residual.significance import compare_losses
 from windtunnel.trainers.residual.training import ResidualFit, ResidualOnScores, residual_head
 from windtunnel.trainers.residual.validation_rows import MAX_ROWS, Items, SplitRows
 
@@ -39,6 +41,15 @@ class FittedInteractions:
         return total
 
 
+@dataclass(frozen=True)
+class InitialResidual:
+    """The residual model before its training, and what tests it."""
+
+    fit: ResidualFit  # selected on all validation rows
+    tests: CrossFitting
+    coder: ColumnCoder  # codes of all columns, also of those that the model does not read
+
+
 def fit_interactions(
     net: TranslatedPipeline,
     train: Items,
@@ -47,11 +58,12 @@ def fit_interactions(
     loss: Loss,
     rank: int,
     generator: torch.Generator,
-) -> ResidualFit | None:
-    """Select the columns of a residual model and fit its interactions; None where no column is significant.
+) -> InitialResidual | None:
+    """Select the columns of a residual model and fit its interactions; None where no column is selected.
 
-    Interactions are selected and weighed on all validation rows. For their test, each half of these rows has the scores
-    of interactions that were selected and weighed on the other half.
+    Columns and interactions are selected, and interactions are weighed, on all validation rows; for the tests, on each
+    half of them. A model has interactions only where those of the halves decrease the loss of the other half by more
+    than its standard error.
 
     ``train`` and ``valid`` are rows with init scores, training rows none of weight 0; ``split`` are halves of the
     validation rows. ``rank`` is the width of the factors.
@@ -68,7 +80,7 @@ def fit_interactions(
     sample = of_train.sample(MAX_ROWS, generator)
     init_scores = split_scores(valid[0], outputs)[1]
 
-    def fit(index: Tensor) -> FittedInteractions:
+    def select(index: Tensor) -> FittedInteractions:
         selected = select_interactions(sample, of_valid.take(index), sizes, coder.columns)
         tables = [fitted.table for fitted in fit_in_sequence(of_train, selected.interactions)]
         codes, rest = of_valid.codes[index], [block[index] for block in valid[1:]]
@@ -76,27 +88,29 @@ def fit_interactions(
         weights = _weights(values, unit, loss, init_scores[index], *rest)
         return FittedInteractions(selected.columns, selected.interactions, tables, weights)
 
-    fitted = fit(split.shuffled.sort().values)
-    if not fitted.columns:
+    selected = select(split.shuffled.sort().values)
+    if not selected.columns:
         return None
-    crossfitted = torch.zeros_like(init_scores)
-    if fitted.interactions:
-        for selected_on, tested in (split.halves, split.halves[::-1]):
-            crossfitted[tested] = fit(selected_on).scores(of_valid.codes[tested]) * unit
-    inputs = coder.inputs(fitted.columns)
-    size = [sizes[column] for column in fitted.columns]
-    model = ResidualModel.zero(coder.edges[inputs.numbers], size, unit, rank=rank, generator=generator)
-    initial = ResidualFit(
-        ResidualOnScores(model, head, gradient=float(gradient.square().mean().sqrt())),
-        inputs,
-        coder,
-        loss,
-        offset=torch.zeros_like(scores),
-        test_rows=valid,
-        split=split,
-        crossfitted=crossfitted,
-    )
-    return _with_interactions(initial, fitted, of_train) if fitted.interactions else initial
+    of_halves = [select(half) for half in split.halves]
+    crossfitted, test = torch.zeros_like(init_scores), None
+    if selected.interactions:
+        for each, tested in zip(of_halves, reversed(split.halves), strict=True):
+            crossfitted[tested] = each.scores(of_valid.codes[tested]) * unit
+        test = compare_losses(loss, split.shuffled, init_scores, init_scores + crossfitted, *valid[1:])
+    significant = test is not None and test.significant
+
+    def initial(selected: FittedInteractions) -> ResidualFit:
+        inputs, size = coder.inputs(selected.columns), [sizes[column] for column in selected.columns]
+        model = ResidualModel.zero(coder.edges[inputs.numbers], size, unit, rank=rank, generator=generator)
+        on_scores = ResidualOnScores(model, head, gradient=float(gradient.square().mean().sqrt()))
+        offset = torch.zeros_like(scores)
+        if significant and selected.interactions:
+            offset = _set_interactions(model, selected, of_train)
+        return ResidualFit(on_scores, inputs, offset)
+
+    fit = initial(selected)
+    halves = [initial(each) if each.columns else None for each in of_halves]
+    return InitialResidual(fit, CrossFitting(valid, split, halves, loss, crossfitted, test), coder)
 
 
 def _residuals(
@@ -115,24 +129,20 @@ def _weights(values: list[Tensor], unit: Tensor, loss: Loss, scores: Tensor, *re
     return part_weights(average_over_blocks(loss), unit, scores, parts, *rest)
 
 
-def _with_interactions(initial: ResidualFit, fitted: FittedInteractions, train: Residuals) -> ResidualFit:
-    """Add the interactions where they decrease the loss of the validation rows by more than its standard error."""
-    test = initial.test_loss_of_interactions()
-    initial = replace(initial, interaction_test=test)
-    if not test.significant:
-        return initial
-    place = {column: position for position, column in enumerate(fitted.columns)}
-    cells = [each.occurring_cells(train.codes) for each in fitted.interactions]
-    initial.residual.set_interactions(
-        [tuple(place[column] for column in each.columns) for each in fitted.interactions],
-        [each.cell_count for each in fitted.interactions],
+def _set_interactions(model: ResidualModel, selected: FittedInteractions, train: Residuals) -> Tensor:
+    """Give a model its interactions; their scores ``[N, K]`` of the training rows, for each fitted without that row."""
+    place = {column: position for position, column in enumerate(selected.columns)}
+    cells = [each.occurring_cells(train.codes) for each in selected.interactions]
+    model.set_interactions(
+        [tuple(place[column] for column in each.columns) for each in selected.interactions],
+        [each.cell_count for each in selected.interactions],
         cells,
-        [b * table[index] for b, table, index in zip(fitted.weights, fitted.tables, cells, strict=True)],
+        [b * table[index] for b, table, index in zip(selected.weights, selected.tables, cells, strict=True)],
     )
     offset = torch.zeros_like(train.values)
-    for b, means in zip(fitted.weights, fit_in_sequence(train, fitted.interactions), strict=True):
+    for b, means in zip(selected.weights, fit_in_sequence(train, selected.interactions), strict=True):
         offset += b * means.leave_one_out
-    return replace(initial, offset=offset * initial.residual.unit)
+    return offset * model.unit
 
 
 def _unit(head: Head, scores: Tensor, target: Tensor) -> Tensor:

@@ -14,6 +14,8 @@ from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.trainers.data.encoded_loader import EncodedLoader
 from windtunnel.trainers.loop.module import DataModule, Loaders
 from windtunnel.trainers.recipe import Recipe
+from windtunnel.trainers.residual.column_coder import ColumnCoder
+from windtunnel.trainers.residual.cross_fitting import CrossFitting
 from windtunnel.trainers.residual.init_scores import PipelineScorer, split_scores
 from windtunnel.trainers.residual.installation import FrozenPipeline
 from windtunnel.trainers.residual.interactions import fit_interactions
@@ -27,6 +29,8 @@ class ResidualSetup:
     """A residual model before its training, and the rows to train and validate it on."""
 
     initial: ResidualFit
+    tests: CrossFitting
+    coder: ColumnCoder
     # gives the init scores: the source pipeline, with tree-block weights where they are significant
     pipeline: FrozenPipeline
     scorer: PipelineScorer  # scores rows with this pipeline
@@ -75,7 +79,8 @@ def prepare_residual(net: TranslatedPipeline, data: DataModule, recipe: Recipe) 
     if initial is None:
         return None
     pipeline = FrozenPipeline(net.program, modules, net.head)
-    return ResidualSetup(initial, pipeline, scorer, weighted, train, valid, items, mask)
+    fit, tests, coder = initial.fit, initial.tests, initial.coder
+    return ResidualSetup(fit, tests, coder, pipeline, scorer, weighted, train, valid, items, mask)
 
 
 def why_no_residual(data: DataModule) -> str:

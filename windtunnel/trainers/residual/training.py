@@ -5,17 +5,13 @@ from __future__ import annotations
 from copy import deepcopy
 from dataclasses import dataclass, replace
 
-import torch
 from torch import Tensor, nn
 
 from windtunnel.encode import Batch
 from windtunnel.modules.linear.residual_model import ResidualModel
 from windtunnel.modules.outputs.links import PROBABILITIES
-from windtunnel.objectives.losses import Loss
-from windtunnel.objectives.metrics import Metric
 from windtunnel.program.head import Head
 from windtunnel.trainers.data.encoded_loader import EncodedLoader
-from windtunnel.trainers.residual.column_coder import ColumnCoder
 from windtunnel.trainers.residual.init_scores import (
     ResidualInputs,
     add_offset,
@@ -24,8 +20,6 @@ from windtunnel.trainers.residual.init_scores import (
     in_slices,
     split_scores,
 )
-from windtunnel.trainers.residual.significance import SignificanceTest, compare_losses, compare_scores
-from windtunnel.trainers.residual.validation_rows import Items, SplitRows
 
 USUAL_GRADIENT = 0.4
 """Gradient of the log loss where a fifth of the rows is positive: sqrt(0.2 (1 - 0.2))."""
@@ -76,21 +70,12 @@ class FittedResidual:
 
 @dataclass(frozen=True)
 class ResidualFit:
-    """A residual model with fitted interactions and untrained columns, and the rows to train and test it on."""
+    """A residual model with fitted interactions and untrained columns, and what its training adds to the rows."""
 
     model: ResidualOnScores
     inputs: ResidualInputs  # the columns that the residual model reads
-    coder: ColumnCoder  # codes of all columns, also of those that the model does not read
-    loss: Loss
     # ``[N, K]``, scores of the interactions for each training row with a weight above 0, fitted without that row
     offset: Tensor
-    test_rows: Items  # validation rows with init scores, targets, and maybe weights
-    split: SplitRows  # halves of the validation rows
-    # ``[rows, K]``, scores of interactions for the validation rows; those of each half were fitted on the other half
-    crossfitted: Tensor
-    # Test of the loss with these scores, where any interactions were selected. The residual model has interactions only
-    # if it is significant.
-    interaction_test: SignificanceTest | None = None
 
     @property
     def residual(self) -> ResidualModel:
@@ -146,42 +131,6 @@ class ResidualFit:
         """Init scores plus the scores of the interactions, for rows with selected columns."""
         rows, scores = split_scores(Batch(numbers, ids), self.outputs)
         return scores + in_slices(lambda x: self.residual.interaction_scores(self.residual.codes(x)), concat(rows))
-
-    def test_loss_of_interactions(self) -> SignificanceTest:
-        """Test whether the interactions lower the loss, whatever the metric."""
-        before, after = self._pipeline_scores, self._pipeline_scores + self.crossfitted
-        return compare_losses(self.loss, self.split.shuffled, before, after, *self.test_rows[1:])
-
-    def test_interactions(self, metric: Metric) -> SignificanceTest:
-        """Test the interactions on top of the pipeline."""
-        return self._compare(metric, self._pipeline_scores, self._interaction_scores)
-
-    def test_columns(self, metric: Metric) -> SignificanceTest:
-        """Test the columns on top of the interactions."""
-        return self._compare(metric, self._interaction_scores, self._all_scores())
-
-    def test(self, metric: Metric) -> SignificanceTest:
-        """Test the whole residual model on top of the pipeline."""
-        return self._compare(metric, self._pipeline_scores, self._all_scores())
-
-    @property
-    def _pipeline_scores(self) -> Tensor:
-        """Scores of the test rows by the pipeline."""
-        return self.init_scores(*self.test_rows[0])
-
-    @property
-    def _interaction_scores(self) -> Tensor:
-        """Scores by the pipeline, and by the cross-fitted interactions if the model has any."""
-        return self._pipeline_scores + self.crossfitted if len(self.residual.interactions) else self._pipeline_scores
-
-    def _all_scores(self) -> Tensor:
-        """Scores by the pipeline, the interactions and the columns."""
-        rows, _ = split_scores(self.test_rows[0], self.outputs)
-        return self._interaction_scores + self.fitted.column_scores(rows)
-
-    def _compare(self, metric: Metric, before: Tensor, after: Tensor) -> SignificanceTest:
-        with torch.no_grad():
-            return compare_scores(metric, self.loss, self.split, before, after, *self.test_rows[1:])
 
 
 def residual_head(head: Head) -> Head:

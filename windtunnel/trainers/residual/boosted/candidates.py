@@ -15,16 +15,11 @@ from windtunnel.trainers.loop.evaluation import evaluate_both
 from windtunnel.trainers.recipe import Recipe
 from windtunnel.trainers.residual.boosted.features import BoostedFeatures, fit_features
 from windtunnel.trainers.residual.boosted.fit_boosted import fit_boosted
-from windtunnel.trainers.residual.candidates import Candidate, select, shrinkage
+from windtunnel.trainers.residual.candidates import FEWEST_ROWS, Candidate, installed_part, select
 from windtunnel.trainers.residual.setup import ResidualSetup
-from windtunnel.trainers.residual.significance import SignificanceTest, compare_scores
-from windtunnel.trainers.residual.training import FittedResidual, ResidualFit
 
 MIN_ROWS = 3000
 """With fewer training rows, target statistics of interactions are mostly noise."""
-LEAST_PART = 0.5
-"""The part of the change that is installed where the test has no evidence for it. A mean of models that err differently
-errs less than either; on rows that no decision saw, half of the change gained even where the test saw a small loss."""
 NO_TREE = "no tree lowers the loss of the validation rows"
 
 
@@ -36,9 +31,9 @@ def add_boosted(
     With fewer than ``MIN_ROWS`` training rows there is no boosted residual, and none with a custom loss, whose
     derivatives for single rows may not be defined.
     """
-    if isinstance(setup.initial.loss, CustomLoss) or len(setup.items[0][1]) < MIN_ROWS:
+    if isinstance(setup.tests.loss, CustomLoss) or len(setup.items[0][1]) < MIN_ROWS:
         return list(candidates)
-    features = fit_features(net.head, setup.initial.coder, *setup.items, setup.initial.loss, recipe.seed)
+    features = fit_features(net.head, setup.coder, *setup.items, setup.tests.loss, recipe.seed)
     if features is None:
         return list(candidates)
     boosted = _candidate(select(candidates, metric), setup, features, recipe, metric)
@@ -60,12 +55,6 @@ def in_their_place(boosted: Candidate, candidates: Sequence[Candidate], metric: 
     return [*others, boosted]
 
 
-def _residual_scores(residual: FittedResidual, initial: ResidualFit, rows: Batch) -> Tensor:
-    """Scores of the validation rows ``[N, K]`` by a residual model, whose interactions were fitted without the row."""
-    crossfitted = initial.crossfitted * bool(len(residual.model.interactions))
-    return crossfitted + residual.column_scores(rows)
-
-
 def _candidate(
     best: Candidate,
     setup: ResidualSetup,
@@ -73,16 +62,18 @@ def _candidate(
     recipe: Recipe,
     metric: Metric,
 ) -> Candidate:
-    """A boosted residual on top of the best candidate; rejected where it is significantly worse than the pipeline."""
+    """A boosted residual on top of the best candidate; rejected where it is significantly worse than the pipeline.
+
+    A mean of models that err differently errs less than either. On rows that no decision saw, half of the change gained
+    even where the test saw a small loss. With fewer than ``FEWEST_ROWS`` rows hardly any change is significantly worse;
+    there it must be significantly better.
+    """
     name = "boosted residual" if best.residual is None else f"{best.name} + boosted"
-    initial, residual, (train, valid) = setup.initial, best.residual, setup.items
-    loss, split = initial.loss, initial.split
-    (_, of_train), (valid_rows, of_pipeline) = (setup.split_scores(rows) for rows, *_ in setup.items)
-    of_best = of_pipeline
-    if residual is not None:
-        of_best = of_pipeline + _residual_scores(residual, initial, valid_rows)
+    tests, residual, (train, valid) = setup.tests, best.residual, setup.items
+    (_, of_train), (_, of_pipeline) = (setup.split_scores(rows) for rows, *_ in setup.items)
+    of_best = of_pipeline if best.crossfitted is None else best.crossfitted
     rows = (of_train, *train[1:]), (of_best, *valid[1:])
-    boosted = fit_boosted(features, *rows, split.halves, loss, initial.residual.unit, recipe.seed)
+    boosted = fit_boosted(features, *rows, tests.split.halves, tests.loss, setup.initial.residual.unit, recipe.seed)
     if boosted is None:
         return Candidate(name, None, rejected=NO_TREE)
 
@@ -90,22 +81,16 @@ def _candidate(
         encoded, start = setup.split_scores(Batch(numbers, ids))
         return boosted.scores(encoded, start if residual is None else start + residual.scores(encoded))
 
-    val_loss, value = evaluate_both(metric, loss, scores, setup.valid)
-    test = compare_scores(metric, loss, split, of_pipeline, boosted.crossfitted, *valid[1:])
+    val_loss, value = evaluate_both(metric, tests.loss, scores, setup.valid)
+    test = tests.compare(metric, of_pipeline, boosted.crossfitted)
     return Candidate(
         name,
         value,
         val_loss,
         test=test,
-        rejected=test.reason if test.worse else "",
+        rejected=test.reason if test.worse or test.rows < FEWEST_ROWS else "",
         pipeline=setup.pipeline,
         residual=residual,
         boosted=boosted,
-        shrinkage=_installed_part(test, recipe),
+        shrinkage=installed_part(test, recipe),
     )
-
-
-def _installed_part(test: SignificanceTest, recipe: Recipe) -> float:
-    if not test.significant and recipe.select != "best_epoch":
-        return LEAST_PART
-    return max(LEAST_PART, shrinkage(test, recipe))

@@ -1,0 +1,62 @@
+"""What is selected on one half of the validation rows is tested on the other; the columns of a residual model too."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from sklearn.linear_model import LogisticRegression
+
+import windtunnel
+from windtunnel.trainers.loop.checkpoints import CheckpointOptions
+from windtunnel.trainers.loop.module import DataModule
+from windtunnel.trainers.loop.trainer_options import TrainerOptions
+from windtunnel.trainers.recipe import Recipe
+from windtunnel.trainers.residual import setup
+from windtunnel.trainers.residual.training_run import TrainedResidual, train_residual
+from windtunnel.trainers.residual.validation_rows import SplitRows
+
+COUNT = 1000
+"""Validation rows."""
+
+
+def rows(count: int, seed: int, noise: int = 0) -> tuple[Any, Any]:
+    """Labels that depend on the square of the first column, and columns of noise."""
+    random = np.random.default_rng(seed)
+    X = random.normal(size=(count, 2 + noise))
+    return X, X[:, 0] ** 2 + np.sin(3 * X[:, 1]) + random.normal(size=count) > 1
+
+
+def trained(monkeypatch: pytest.MonkeyPatch, valid: tuple[Any, Any]) -> TrainedResidual:
+    """A residual model, with the first and the second half of the validation rows as halves."""
+    halves = [*torch.arange(COUNT).tensor_split(2)]
+    monkeypatch.setattr(setup, "split_rows", lambda *_: SplitRows(halves, torch.arange(COUNT)))
+    train = rows(3000, 0)
+    net = windtunnel.translate(LogisticRegression().fit(*train))
+    recipe = Recipe(epochs=20, batch_size=64)
+    prepared = setup.prepare_residual(net, DataModule(net, train, valid, recipe), recipe)
+    assert prepared is not None
+    return train_residual(prepared, recipe, TrainerOptions(), CheckpointOptions())
+
+
+def test_a_half_has_the_scores_of_columns_that_never_saw_its_targets(monkeypatch: pytest.MonkeyPatch) -> None:
+    X, y = rows(COUNT, 1)
+    other = y.copy()
+    other[:20] = ~other[:20]  # so few that the interactions stay significant
+    before, after = (trained(monkeypatch, (X, each)).crossfitted for each in (y, other))
+    assert all(half.abs().max() > 0 for half in before.tensor_split(2))
+    torch.testing.assert_close(before[: COUNT // 2], after[: COUNT // 2], rtol=0, atol=0)
+    assert not torch.equal(before[COUNT // 2 :], after[COUNT // 2 :])
+
+
+def test_columns_of_noise_are_not_kept() -> None:
+    train, valid = rows(1500, 0, noise=60), rows(500, 1, noise=60)
+    noise = np.random.default_rng(2)
+    train, valid = ((X[:, 2:], noise.random(len(X)) < 0.3) for X, _ in (train, valid))
+    source = LogisticRegression(C=1e-3).fit(*train)
+    net = windtunnel.translate(source).fit(train, valid, progress=False)
+    candidates = {each.name: each for each in net.history.candidates}
+    assert candidates["residual model"].gain < 0
+    np.testing.assert_allclose(net.predict_proba(valid[0]), source.predict_proba(valid[0]), rtol=1e-6)

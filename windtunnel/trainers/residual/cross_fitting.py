@@ -1,0 +1,47 @@
+"""Cross-fitted residual models: what was selected on one half of the validation rows is tested on the other half."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from windtunnel.objectives.losses import Loss
+from windtunnel.objectives.metrics import Metric
+from windtunnel.trainers.residual.init_scores import split_scores
+from windtunnel.trainers.residual.significance import SignificanceTest, compare_scores
+from windtunnel.trainers.residual.training import ResidualFit
+from windtunnel.trainers.residual.validation_rows import Items, SplitRows
+
+
+@dataclass(frozen=True)
+class CrossFitting:
+    """The validation rows, and for each half of them the residual model that was selected on it."""
+
+    rows: Items  # validation rows with init scores, targets, and maybe weights
+    split: SplitRows
+    fits: Sequence[ResidualFit | None]  # in the order of ``split.halves``; None where no column was selected
+    loss: Loss
+    # ``[rows, K]``, scores of the interactions for the validation rows, by the model of the other half
+    interactions: Tensor
+    # Test of the loss with these scores, where any interactions were selected. Residual models have interactions only
+    # if it is significant.
+    interaction_test: SignificanceTest | None
+
+    @property
+    def pipeline_scores(self) -> Tensor:
+        """Scores of the validation rows by the pipeline ``[rows, K]``."""
+        return split_scores(self.rows[0], self.interactions.shape[1])[1]
+
+    @property
+    def interaction_scores(self) -> Tensor:
+        """Scores by the pipeline, and by the interactions if residual models have any."""
+        significant = self.interaction_test is not None and self.interaction_test.significant
+        return self.pipeline_scores + self.interactions if significant else self.pipeline_scores
+
+    def compare(self, metric: Metric, before: Tensor, after: Tensor) -> SignificanceTest:
+        """Compare two scores of the validation rows ``[rows, K]``, where each half has those of the other's model."""
+        with torch.no_grad():
+            return compare_scores(metric, self.loss, self.split, before, after, *self.rows[1:])
