@@ -14,7 +14,8 @@ from torch import Tensor, nn
 from windtunnel.encode import Batch, CategoryColumn, Vocabulary
 from windtunnel.encode.vocabulary import UNKNOWN_ID
 from windtunnel.modules.linear.residual_model import ResidualModel, ResidualSum
-from windtunnel.program.program import IDS, NUMBERS, Program
+from windtunnel.program.program import IDS, NUMBERS
+from windtunnel.program.score_methods import steps_before
 from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.trainers.residual.column_coder import bin_edges, code_counts, one_per_raw_column
 from windtunnel.trainers.residual.init_scores import ResidualInputs
@@ -100,9 +101,7 @@ def _pop_residual_model(net: TranslatedPipeline, unit: Tensor) -> tuple[Residual
         return ResidualModel.zero(edges, [], unit.to(dtype), rank=0, generator=generator), ResidualInputs([], [])
     step: Any = net.program.steps[position]
     columns = {take.slot: take.columns.tolist() for take in step.takes}
-    steps: list[Any] = list(net.program.steps)[:position]
-    methods: dict[str, Any] = dict(net.program.method_steps.items())
-    net.replace_program(Program(steps, methods), origins=net.origins[:position])
+    net.replace_program(steps_before(net.program, position), origins=net.origins[:position])
     return step.module, ResidualInputs(columns.get(NUMBERS, []), columns.get(IDS, []))
 
 

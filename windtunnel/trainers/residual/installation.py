@@ -17,6 +17,7 @@ from windtunnel.program.head import Head
 from windtunnel.program.program import IDS, NUMBERS, Program, ProgramStep, Take, last_slot, position_of
 from windtunnel.program.records.fidelity import CalibrationRows
 from windtunnel.program.records.origin import Origin
+from windtunnel.program.score_methods import steps_before
 from windtunnel.program.translate_options import SofteningPlan
 from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.trainers.residual.boosted.fit_boosted import BoostedResidual
@@ -92,13 +93,10 @@ def install_boosted(net: TranslatedPipeline, boosted: BoostedResidual) -> None:
 
 def without_residual(program: Program) -> Program | None:
     """A program without the residual models that an earlier fit appended; None where it has none."""
-    steps: list[Any] = list(program.steps)
-    while isinstance(steps[-1].module, ResidualSum):
-        last_before = position_of(steps[-1].takes[0].slot)
-        steps = steps[: last_before + 1]
-    if len(steps) == len(program.steps):
-        return None
-    return Program(steps, dict(program.method_steps.items()))
+    count = len(program.steps)
+    while isinstance(program.steps[count - 1].module, ResidualSum):
+        count = position_of(program.steps[count - 1].takes[0].slot) + 1
+    return None if count == len(program.steps) else steps_before(program, count)
 
 
 def _last_scores(net: TranslatedPipeline, outputs: int) -> Take:

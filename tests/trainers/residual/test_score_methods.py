@@ -1,0 +1,90 @@
+"""Sources whose ``predict``, ``predict_log_proba`` or ``decision_function`` is a step of its own on the raw scores."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnxruntime
+import pytest
+from catboost import CatBoostClassifier
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis
+from sklearn.ensemble import GradientBoostingClassifier
+from sklearn.metrics import log_loss
+from sklearn.naive_bayes import GaussianNB
+from sklearn.svm import SVC
+
+import windtunnel
+from windtunnel.modules.linear.residual_model import ResidualSum
+
+SOURCES = {
+    "catboost": (CatBoostClassifier(iterations=10, verbose=0, allow_writing_files=False, thread_count=1), 3),
+    "gradient boosting": (GradientBoostingClassifier(n_estimators=10), 2),
+    "naive bayes": (GaussianNB(), 3),
+    "linear discriminant": (LinearDiscriminantAnalysis(), 2),
+    "quadratic discriminant": (QuadraticDiscriminantAnalysis(), 2),
+    "support vectors": (SVC(), 2),
+}
+OPTIONS: Any = {"progress": False, "epochs": 3}
+
+
+def rows(classes: int, count: int, seed: int) -> tuple[Any, Any]:
+    random = np.random.default_rng(seed)
+    X = random.normal(size=(count, 3))
+    score = X[:, 0] + 2 * np.sign(X[:, 1] * X[:, 2]) + 0.5 * random.normal(size=count)
+    return X, np.array(["low", "mid", "up"])[np.digitize(score, [0.0] if classes == 2 else [-1.0, 1.0])]
+
+
+@cache
+def fitted(name: str) -> tuple[Any, windtunnel.Translation]:
+    source, classes = SOURCES[name]
+    source.fit(*rows(classes, 600, 0))
+    return source, windtunnel.translate(source).fit(rows(classes, 1500, 1), rows(classes, 800, 2), **OPTIONS)
+
+
+def check(name: str, net: Any, X: Any) -> None:
+    """Labels, log-probabilities and decisions follow from the same scores as the probabilities."""
+    source, _ = fitted(name)
+    if name == "support vectors":
+        np.testing.assert_array_equal(net.predict(X), net.classes_[(net.decision_function(X) > 0).astype(int)])
+        return
+    probabilities = net.predict_proba(X)
+    np.testing.assert_allclose(net.predict_log_proba(X), np.log(probabilities), rtol=1e-6, atol=1e-9)
+    labels = net.classes_[probabilities.argmax(axis=1)]
+    np.testing.assert_array_equal(net.predict(X), labels[:, None] if name == "catboost" else labels)
+    if hasattr(source, "decision_function") and len(net.classes_) == 2:
+        odds = np.log(probabilities[:, 1]) - np.log(probabilities[:, 0])
+        np.testing.assert_allclose(net.decision_function(X), odds, rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_every_output_follows_the_residual_model(name: str, tmp_path: Path) -> None:
+    source, net = fitted(name)
+    X, y = rows(SOURCES[name][1], 2000, 3)
+    assert isinstance(net.program.steps[-1].module, ResidualSum)
+    assert np.mean(net.predict(X).ravel() == y) > np.mean(source.predict(X).ravel() == y)
+    if name != "support vectors":
+        assert log_loss(y, net.predict_proba(X)) < log_loss(y, source.predict_proba(X))
+    check(name, net, X)
+
+    file = tmp_path / "net.windtunnel"
+    net.save(file)
+    loaded = windtunnel.load(file)
+    np.testing.assert_array_equal(loaded.predict(X), net.predict(X))
+    check(name, loaded, X)
+    loaded.fit(rows(SOURCES[name][1], 1500, 4), rows(SOURCES[name][1], 800, 5), **OPTIONS)  # residual models anew
+    check(name, loaded, X)
+    loaded.refresh(rows(SOURCES[name][1], 500, 6))
+    check(name, loaded, X)
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_an_exported_file_has_the_labels_of_the_sum(name: str, tmp_path: Path) -> None:
+    _, net = fitted(name)
+    X, _ = rows(SOURCES[name][1], 300, 3)
+    net.export(tmp_path / "net.onnx")
+    session = onnxruntime.InferenceSession(tmp_path / "net.onnx")
+    (labels,) = session.run(["predict"], {str(column): X[:, column] for column in range(3)})
+    np.testing.assert_array_equal(net.classes_[np.ravel(labels)], np.ravel(net.predict(X)))
