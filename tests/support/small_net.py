@@ -88,8 +88,8 @@ class SmallNet(nn.Module):
 
 
 def finetune(net: Any, train: Any, valid: Any = None, **options: Any) -> History:
-    """The history of ``fit``."""
-    history: History = fit(net, train, valid, **options).history
+    """The history of ``fit``, which trains the net itself and keeps its best epoch."""
+    history: History = fit(net, train, valid, **{"residual": False, **options}).history
     return history
 
 

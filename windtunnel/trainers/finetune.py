@@ -60,15 +60,15 @@ def finetune(
     reliability_before = None if validation is None else reliability(net, validation)
 
     # Candidates, evaluated on the same validation rows.
-    program, origins = net.program, net.origins
+    program, origins, head = net.program, net.origins, net.head
     with net.unchanged_on_error():
         trained = train_candidates(FitRun(net, data, recipe, joint_recipe, lightning, checkpoints))
     metric, training, candidates = trained.metric, trained.training, trained.candidates
 
     # Selection and installation.
     best = select(candidates, metric)
-    if best is trained.earlier:
-        net.replace_program(program, origins=origins)
+    if best is trained.as_before:
+        net.replace_program(program, origins=origins, head=head)
     _install(net, best)
     installed = _evaluated(net, best, recipe, data)
     if data.encoded_rows is not None:

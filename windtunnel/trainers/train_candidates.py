@@ -25,7 +25,7 @@ from windtunnel.trainers.joint_training import (
     test_joint_training,
 )
 from windtunnel.trainers.loop.checkpoints import CheckpointOptions
-from windtunnel.trainers.loop.evaluation import evaluate_program
+from windtunnel.trainers.loop.evaluation import check_initial_value, evaluate_program
 from windtunnel.trainers.loop.module import DataModule
 from windtunnel.trainers.loop.trainer_options import TrainerOptions
 from windtunnel.trainers.loop.training import TrainingResult, train as train_module
@@ -53,13 +53,14 @@ class FitRun:
 class TrainedCandidates:
     """The candidates, the untrained one first, with the metric that compares them and the epochs of the training.
 
-    ``earlier`` is the candidate with the residual models of an earlier fit, if there are any.
+    ``as_before`` is a candidate whose program is that before the fit: the one with the residual models of an earlier
+    fit, or a translation without trees, which training has changed.
     """
 
     metric: Metric
     training: TrainingResult
     candidates: list[Candidate]
-    earlier: Candidate | None = None
+    as_before: Candidate | None = None
 
 
 def train_candidates(run: FitRun) -> TrainedCandidates:
@@ -75,13 +76,13 @@ def train_candidates(run: FitRun) -> TrainedCandidates:
     """
     net = run.net
     earlier = _evaluate_and_remove_residuals(net, run.data, run.recipe) if run.recipe.residual else None
-    trained = _train(run)
+    program, trained = net.program, _train(run)
     if earlier is None:
         return trained
     source, *others = trained.candidates
-    pipeline = source.pipeline or FrozenPipeline(net.program, {}, net.head)
+    pipeline = source.pipeline or FrozenPipeline(program, {}, net.head)
     source = replace(source, name="source pipeline", pipeline=pipeline)
-    return replace(trained, candidates=[earlier, source, *others], earlier=earlier)
+    return replace(trained, candidates=[earlier, source, *others], as_before=earlier)
 
 
 def _evaluate_and_remove_residuals(net: TranslatedPipeline, data: DataModule, recipe: Recipe) -> Candidate | None:
@@ -100,21 +101,23 @@ def _train(run: FitRun) -> TrainedCandidates:
     if recipe.residual and recipe.joint:
         check_trainable(net)
         return _train_both(run)
-    trained = _train_residual(run) if recipe.residual else None
+    if not recipe.residual or run.data.validated_on == "training rows" and is_trainable(net):
+        return _train_translation(run)
+    trained = _train_residual(run)
     if trained is not None:
         return trained
-    if recipe.residual and net.takes_residual_model() and not is_trainable(net):
-        return _without_training(run)
-    return _train_translation(run)
+    return _without_training(run) if net.takes_residual_model() else _train_tested_translation(run)
 
 
 def _without_training(run: FitRun) -> TrainedCandidates:
-    """The translation as it is, as epoch 0, where nothing can be trained."""
+    """The translation as it is, as epoch 0, where the validation rows give no reason to train anything."""
     began, metric = time.perf_counter(), run.recipe.metric_for(run.net)
     loss, value = evaluate_program(run.net, run.net.program, run.recipe, run.data.valid)
+    check_initial_value(metric.name, value)
     epoch_0 = Epoch(0, None, loss, value, 0.0, time.perf_counter() - began)
     result = TrainingResult([epoch_0], 0, value, stopped=f"before it began: {why_no_residual(run.data)}")
-    return TrainedCandidates(metric, result, joint_candidates(result, None, metric))
+    source = source_candidate(run.net, run.data, run.recipe) if run.net.exact_modules else None
+    return TrainedCandidates(metric, result, joint_candidates(result, source, metric))
 
 
 def _train_residual(run: FitRun) -> TrainedCandidates | None:
@@ -142,6 +145,35 @@ def _train_translation(run: FitRun) -> TrainedCandidates:
     return TrainedCandidates(metric, result, joint_candidates(result, source, metric))
 
 
+def _train_tested_translation(run: FitRun) -> TrainedCandidates:
+    """Train the translation itself, which is a candidate beside the source only where it is significantly better."""
+    net = run.net
+    source = _source(net)
+    net.replace_program(deepcopy(net.program))
+    trained = _train_translation(run)
+    untrained, *others = trained.candidates
+    candidates = [each for each in others if each.pipeline is not None]
+    if candidates:  # the source, whose exact trees replace the soft ones
+        return replace(trained, candidates=candidates + _tested(run, source, trained))
+    return replace(trained, candidates=[untrained, *_tested(run, source, trained)], as_before=untrained)
+
+
+def _source(net: TranslatedPipeline) -> FrozenPipeline:
+    """The pipeline of a translation, with exact trees."""
+    return FrozenPipeline(net.program, dict(net.exact_modules), net.head, net.softening, net.calibration)
+
+
+def _tested(run: FitRun, source: FrozenPipeline, trained: TrainedCandidates) -> list[Candidate]:
+    """The candidate of joint training, where it was trained: rejected if it is not significantly better."""
+    tuned = trained.candidates[-1]
+    if tuned.name != JOINT:
+        return []
+    if tuned.rejected:
+        return [tuned]
+    test = test_joint_training(run.net, source, run.data, run.recipe)
+    return [replace(tuned, test=test, rejected="" if run.recipe.select == "best_epoch" else test.reason)]
+
+
 def _train_both(run: FitRun) -> TrainedCandidates:
     """Train a residual model on top of the source pipeline, the translation, and a residual model on top of that.
 
@@ -149,7 +181,7 @@ def _train_both(run: FitRun) -> TrainedCandidates:
     """
     announce(f"fit: a residual model on top of the source pipeline, then {JOINT}, then a residual model on top of that")
     net, residual_recipe = run.net, run.recipe.residual_recipe()
-    source = FrozenPipeline(net.program, dict(net.exact_modules), net.head, net.softening, net.calibration)
+    source = _source(net)
     residual_run = replace(
         run,
         data=run.data.batched(residual_recipe) if run.recipe.batch_size is None else run.data,
@@ -159,7 +191,7 @@ def _train_both(run: FitRun) -> TrainedCandidates:
     )
     on_source = _train_residual(residual_run)
     if on_source is None:
-        return _train_translation(run)
+        return _train_tested_translation(run)
     if on_source.training.error is not None:
         return on_source
     untrained, *candidates = on_source.candidates
@@ -169,17 +201,12 @@ def _train_both(run: FitRun) -> TrainedCandidates:
 
     net.replace_program(deepcopy(net.program))
     trained = _train_translation(run)
-    tuned = trained.candidates[-1]
-    if tuned.name != JOINT:
-        return replace(trained, candidates=candidates)
-    if not tuned.rejected:
-        test = test_joint_training(net, source, run.data, residual_recipe)
-        tuned = replace(tuned, test=test, rejected=test.reason)
-    candidates.append(tuned)
-    if not tuned.rejected and trained.training.error is None:
-        on_tuned = _train_residual(residual_run)
-        further = [] if on_tuned is None else on_tuned.candidates[1:]
-        candidates += [replace(each, name=f"{JOINT} + {each.name}", epoch=tuned.epoch) for each in further]
+    for tuned in _tested(run, source, trained):
+        candidates.append(tuned)
+        if not tuned.rejected and trained.training.error is None:
+            on_tuned = _train_residual(residual_run)
+            further = [] if on_tuned is None else on_tuned.candidates[1:]
+            candidates += [replace(each, name=f"{JOINT} + {each.name}", epoch=tuned.epoch) for each in further]
     return replace(trained, candidates=candidates)
 
 

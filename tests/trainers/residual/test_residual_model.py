@@ -16,6 +16,7 @@ from lightgbm import LGBMClassifier, LGBMRegressor
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression, PoissonRegressor, Ridge
 from sklearn.metrics import log_loss
+from sklearn.neighbors import NearestCentroid
 from sklearn.pipeline import make_pipeline
 from torch.utils.data import DataLoader, IterableDataset
 
@@ -163,7 +164,7 @@ def test_a_loader_without_a_length(loader: Any) -> None:
     assert net.history is not None and len(net.history.epochs) == 2
 
 
-def test_one_validation_row_trains_the_translation() -> None:
+def test_one_validation_row_trains_nothing() -> None:
     # Tree-block weights are fitted on one half of the validation rows and tested on the other.
     X = frame(500)
     y = labelled(X, "label")
@@ -173,6 +174,8 @@ def test_one_validation_row_trains_the_translation() -> None:
         net.fit((X, y), (X[:1], y[:1]), **OPTIONS, epochs=1)
     net.fit((X, y), (X[:1], y[:1]), **OPTIONS, epochs=1, metric="accuracy")
     assert net.history is not None and net.history.validated_on == "validation rows"
+    assert net.history.stopped == "before it began: a residual model needs two validation rows"
+    np.testing.assert_allclose(net.predict_proba(X), source.predict_proba(X), rtol=1e-12)
     assert net.program.steps[-1].name != "residual"
 
 
@@ -232,10 +235,8 @@ def test_an_error_installs_the_best_residual_model() -> None:
 
 
 def test_outputs_that_do_not_come_from_scores_get_none() -> None:
-    from sklearn.svm import SVC
-
     X = frame(200)
-    net = windtunnel.translate(make_pipeline(encoded(), SVC()).fit(X, labelled(X, "grade")), calibrate=X)
+    net = windtunnel.translate(make_pipeline(encoded(), NearestCentroid()).fit(X, labelled(X, "grade")), calibrate=X)
     assert not net.takes_residual_model()
 
 

@@ -23,6 +23,7 @@ from windtunnel.objectives.metrics import Metric
 from windtunnel.program.records.fit_record import AT_LIMIT
 from windtunnel.program.records.history import Epoch
 from windtunnel.trainers.data.encoded_loader import EncodedLoader
+from windtunnel.trainers.loop.evaluation import check_initial_value
 from windtunnel.trainers.loop.module import FineTuning
 from windtunnel.trainers.loop.processes import check_steps
 from windtunnel.trainers.loop.training_plan import TrainingPlan
@@ -211,16 +212,7 @@ class BestCheckpoint(Checkpoint):
     def _record_epoch_0(self, module: FineTuning) -> None:
         assert self._validated is not None
         (val_loss, metric), self._validated = self._validated, None
-        if not math.isfinite(metric) and module.metric.name == "loss":
-            raise BadInput(
-                f"before training, the loss over the validation rows is {metric}; give a loss that is finite for "
-                "finite scores, or rows whose targets it takes"
-            )
-        if not math.isfinite(metric):
-            raise BadInput(
-                f"before training, {module.metric.name} over the validation rows is {metric}: AUROC needs rows of "
-                "two classes, R2 two rows, and all need finite scores; give other validation rows or another metric"
-            )
+        check_initial_value(module.metric.name, metric)
         seconds = time.perf_counter() - self._epoch_began
         self._keep(metric)
         self.epochs = [Epoch(0, None, val_loss, metric, module.recipe.learning_rate, seconds, 0)]

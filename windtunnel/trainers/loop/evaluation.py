@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from windtunnel.encode import Batch
+from windtunnel.errors import BadInput
 from windtunnel.objectives.losses import Loss, pick
 from windtunnel.objectives.metrics import Metric
 from windtunnel.program.program import Program
@@ -67,3 +68,18 @@ def evaluate_program(net: TranslatedPipeline, program: Program, recipe: Recipe, 
 
     of_method = None if metric.method is None else partial(output, metric.method)
     return evaluate_both(metric, pick(recipe.loss, net.head), partial(output, "scores"), loader, of_method)
+
+
+def check_initial_value(name: str, value: float) -> None:
+    """Raise ``BadInput`` for a metric, or the loss, that is not finite before training."""
+    if math.isfinite(value):
+        return
+    if name == "loss":
+        raise BadInput(
+            f"before training, the loss over the validation rows is {value}; give a loss that is finite for "
+            "finite scores, or rows whose targets it takes"
+        )
+    raise BadInput(
+        f"before training, {name} over the validation rows is {value}: AUROC needs rows of "
+        "two classes, R2 two rows, and all need finite scores; give other validation rows or another metric"
+    )
