@@ -11,6 +11,7 @@ from windtunnel.assemble import Assembly
 from windtunnel.compiler.passes import look_up_sums
 from windtunnel.compiler.strategies import choose
 from windtunnel.encode import Rows
+from windtunnel.pipeline.constraints import warn_of_constraints
 from windtunnel.program.records.fidelity import CalibrationRows, warn_if_low
 from windtunnel.program.records.training_profile import TrainingProfile
 from windtunnel.program.softening import check_level, may_soften, soften
@@ -71,6 +72,7 @@ def translate(
     """
     check_options(level, start, temperature, untranslated)
     check_calibration_rows(calibrate)
+    warn_of_constraints(pipeline, stacklevel=3)
     net = Translation.of(Assembly(pipeline, untranslated, calibrate))
     look_up_sums(net)
     check_level(net.program, level)
