@@ -73,3 +73,13 @@ def test_joint_is_true_or_false() -> None:
     net = windtunnel.translate(LogisticRegression().fit(*train))
     with pytest.raises(InvalidOption, match="joint='yes' must be True or False"):
         net.fit(train, valid, joint="yes")
+
+
+def test_the_history_starts_from_trees_that_the_caller_made_soft() -> None:
+    train, valid = rows()
+    source = LGBMClassifier(n_estimators=8, num_leaves=4, verbosity=-1).fit(*train)
+    net = windtunnel.translate(source, calibrate=train[0], temperature=1.0).soften()
+    before = roc_auc_score(valid[1], net.predict_proba(valid[0])[:, 1])
+    assert before != pytest.approx(roc_auc_score(valid[1], source.predict_proba(valid[0])[:, 1]), abs=1e-4)
+    net.fit(train, valid, joint=True, **STEPS)
+    assert net.history.start == pytest.approx(before, abs=1e-6)

@@ -77,7 +77,7 @@ def finetune(
         epochs=training.epochs,
         metric=metric.name,
         greater_is_better=metric.greater_is_better,
-        start=value_of(_initial_candidate(candidates, softening_pending)),
+        start=value_of(trained.untrained or _initial_candidate(candidates, softening_pending)),
         best=value_of(installed),
         best_epoch=best.epoch or 0,
         validated_on=data.validated_on,

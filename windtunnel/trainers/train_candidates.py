@@ -61,6 +61,7 @@ class TrainedCandidates:
     training: TrainingResult
     candidates: list[Candidate]
     as_before: Candidate | None = None
+    untrained: Candidate | None = None  # soft trees before their training, where the caller made them soft
 
 
 def train_candidates(run: FitRun) -> TrainedCandidates:
@@ -154,7 +155,8 @@ def _train_tested_translation(run: FitRun) -> TrainedCandidates:
     untrained, *others = trained.candidates
     candidates = [each for each in others if each.pipeline is not None]
     if candidates:  # the source, whose exact trees replace the soft ones
-        return replace(trained, candidates=candidates + _tested(run, source, trained))
+        candidates += _tested(run, source, trained)
+        return replace(trained, candidates=candidates, untrained=untrained if source.modules else None)
     return replace(trained, candidates=[untrained, *_tested(run, source, trained)], as_before=untrained)
 
 
@@ -207,7 +209,7 @@ def _train_both(run: FitRun) -> TrainedCandidates:
             on_tuned = _train_residual(residual_run)
             further = [] if on_tuned is None else on_tuned.candidates[1:]
             candidates += [replace(each, name=f"{JOINT} + {each.name}", epoch=tuned.epoch) for each in further]
-    return replace(trained, candidates=candidates)
+    return replace(trained, candidates=candidates, untrained=untrained if source.modules else None)
 
 
 def _calibration_rows(net: TranslatedPipeline, data: DataModule, processes: int) -> CalibrationRows | None:

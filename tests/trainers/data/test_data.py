@@ -442,3 +442,11 @@ def test_the_order_identifies_targets_and_weights() -> None:
     ]
     assert orders[0] == orders[1]
     assert orders[0] != orders[2] and orders[0] != orders[3]
+
+
+def test_validation_rows_that_are_the_training_rows(net: SmallNet) -> None:
+    X, y = rows(50)
+    with pytest.warns(UserWarning, match="^the validation rows are the training rows, which the source has seen"):
+        DataModule(net, (X, y), (X.copy(), y.copy()))
+    DataModule(net, (X, y), (X[::-1], y[::-1]))  # another order is not looked for
+    DataModule(net, (X, y), (X[:20], y[:20]))

@@ -234,6 +234,13 @@ class DataModule(Loaders):
         if valid is not None:
             valid_rows = FitInput(net, recipe, "valid", valid, processes).encoded()
             self.validated_on = "validation rows"
+            if _are_same(rows, valid_rows):
+                warnings.warn(
+                    "the validation rows are the training rows, which the source has seen: what fit selects on them "
+                    "may be worse on new rows. Give other rows as valid=, or leave it out.",
+                    UserWarning,
+                    stacklevel=4,  # the caller of fit
+                )
         elif (split := rows.hold_out(recipe.validation_fraction, recipe.seed)) is not None:
             rows, valid_rows = split
             self.validated_on = "held-out rows"
@@ -263,3 +270,11 @@ class DataModule(Loaders):
     def encoded_rows(self) -> Batch | None:
         """Encoded training rows in memory; None if they are streamed, or encoded batch by batch."""
         return None if isinstance(self.train, LazilyEncodedRows) else self.train.rows
+
+
+def _are_same(train: EncodedLoader, valid: EncodedLoader) -> bool:
+    """Whether two loaders have the same rows in memory, in the same order."""
+    if not (isinstance(train, EncodedRows) and isinstance(valid, EncodedRows)) or train.target is None:
+        return False
+    pairs = [(train.target, valid.target), *zip(train.rows, valid.rows, strict=True)]
+    return all(other is not None and one.shape == other.shape and one.equal(other) for one, other in pairs)
