@@ -84,8 +84,9 @@ class Recipe:
     residual : bool
         Whether to train a residual model on top of the pipeline. The steps of the pipeline stay as the source has
         them; only tree-block weights may scale its trees down. False trains the translation itself, its trees as soft
-        networks. So does True if no residual model is possible: fewer than two validation rows, counts of words, no
-        significant column.
+        networks. So does True if no residual model is possible (counts of words, several targets), and then keeps the
+        trained translation only if it is significantly better. Without a column that explains residuals, or with fewer
+        than two validation rows, True trains nothing.
 
         The residual model has a weight per value of a column and of an interaction, and a factorization machine. From
         3,000 training rows on a boosted residual may extend it: trees and a small network over numbers and target
@@ -93,9 +94,10 @@ class Recipe:
         Interactions must be significant on the training rows and on the validation rows; further columns need mean
         residuals that correlate with the residuals of the validation rows.
 
-        The residual model is kept only if it improves the metric on all validation rows, lowers the loss by more than
-        one standard error, and does not worsen the metric by more than one. In this test each half of the rows has the
-        interactions that were selected and weighed on the other half.
+        The residual model is kept only if it improves the metric on all validation rows, lowers the loss, and does not
+        worsen the metric by more than one standard error; its interactions only if they lower the loss by more than one
+        standard error. In this test each half of the rows has a model that was selected on the other half. At least
+        half of the change of the scores is installed, more of a certain gain.
     joint : bool
         With ``residual=True``, whether to train the translation itself too: fit tries a residual model on top of the
         source pipeline, then joint training, then a residual model on top of the result, and keeps what is best. The

@@ -54,7 +54,7 @@ class ResidualSetup:
 
 
 def prepare_residual(net: TranslatedPipeline, data: DataModule, recipe: Recipe) -> ResidualSetup | None:
-    """Fit tree-block weights and interactions; None where a residual model is impossible or no column is significant.
+    """Fit tree-block weights and interactions; None where a residual model is impossible or no column is selected.
 
     It needs two validation rows: one half of them takes part in fitting, the other half tests the result.
     """
@@ -89,4 +89,4 @@ def why_no_residual(data: DataModule) -> str:
         return "without validation rows no residual model can be tested"
     _, target, *weight = data.valid.collect(MAX_ROWS)
     count = int((weight[0] > 0).sum()) if weight else len(target)
-    return "no column is significant" if count > 1 else "a residual model needs two validation rows"
+    return "no column explains the residuals" if count > 1 else "a residual model needs two validation rows"
