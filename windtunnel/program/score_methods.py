@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from windtunnel.modules.base import Module
+from windtunnel.modules.outputs.label_rules import LabelIndex, LabelIndexColumn, LabelThreshold
 from windtunnel.modules.tables.category_table import Identity
 from windtunnel.program.program import Program, ProgramStep, Take, last_slot
 
 METHODS = ("decision_function", "predict", "predict_log_proba")
-"""The methods that may follow. What a step of ``predict_proba`` makes of scores need not get better with their loss."""
+"""The methods that may follow, ``predict`` only if its label is that of the greatest score, as metrics of residual
+models take it. What a step of ``predict_proba`` makes of scores need not get better with their loss."""
 
 
 def score_methods(program: Program) -> dict[str, list[int]]:
@@ -16,7 +19,8 @@ def score_methods(program: Program) -> dict[str, list[int]]:
     found = {}
     for method, step in program.method_steps.items():
         read = [column if slot == last_slot(program) else columns.get((slot, column)) for slot, column in step.places()]
-        if method in METHODS and None not in read:
+        takes_greatest = method != "predict" or _is_greatest(step.module)
+        if method in METHODS and None not in read and takes_greatest:
             found[method] = [column for column in read if column is not None]
     return found
 
@@ -34,6 +38,13 @@ def steps_before(program: Program, position: int) -> Program:
     moved = _moved(program, score_methods(program), last_slot(shorter))
     shorter.method_steps.update({**program.method_steps, **moved})
     return shorter
+
+
+def _is_greatest(rule: Module) -> bool:
+    """Whether a rule gives the label of the greatest score, of two labels that of a score from 0 on."""
+    if isinstance(rule, LabelThreshold):
+        return float(rule.bound) == 0 and rule.positive == 1 and rule.sign == 1
+    return isinstance(rule, LabelIndex | LabelIndexColumn)
 
 
 def _moved(program: Program, methods: dict[str, list[int]], slot: int) -> dict[str, ProgramStep]:

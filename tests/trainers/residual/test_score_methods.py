@@ -14,6 +14,7 @@ from sklearn.discriminant_analysis import LinearDiscriminantAnalysis, QuadraticD
 from sklearn.ensemble import GradientBoostingClassifier
 from sklearn.metrics import log_loss
 from sklearn.naive_bayes import GaussianNB
+from sklearn.neighbors import NearestCentroid
 from sklearn.svm import SVC
 
 import windtunnel
@@ -88,3 +89,14 @@ def test_an_exported_file_has_the_labels_of_the_sum(name: str, tmp_path: Path) -
     session = onnxruntime.InferenceSession(tmp_path / "net.onnx")
     (labels,) = session.run(["predict"], {str(column): X[:, column] for column in range(3)})
     np.testing.assert_array_equal(net.classes_[np.ravel(labels)], np.ravel(net.predict(X)))
+
+
+BORDER = CatBoostClassifier(iterations=5, verbose=0, allow_writing_files=False, thread_count=1)
+
+
+@pytest.mark.parametrize(("source", "classes"), [(SVC(), 3), (BORDER, 2), (NearestCentroid(), 2)])
+def test_other_rules_than_the_greatest_score_do_not_follow(source: Any, classes: int) -> None:
+    source.fit(*rows(classes, 300, 0))
+    if source is BORDER:
+        source.set_probability_threshold(0.3)
+    assert not windtunnel.translate(source).takes_residual_model()
