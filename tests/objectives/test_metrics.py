@@ -57,7 +57,11 @@ CLASSIFIERS: dict[str, Callable[..., float]] = {
     "auroc": lambda y, p, **w: sk.roc_auc_score(y, p[:, 1] if p.shape[1] == 2 else p, multi_class="ovr", **w),
     "average_precision": lambda y, p, **w: sk.average_precision_score(y, p[:, 1] if p.shape[1] == 2 else p, **w),
 }
-VALUES: dict[str, Callable[..., float]] = {"rmse": sk.root_mean_squared_error, "r2": sk.r2_score}
+VALUES: dict[str, Callable[..., float]] = {
+    "rmse": sk.root_mean_squared_error,
+    "mae": sk.mean_absolute_error,
+    "r2": sk.r2_score,
+}
 
 
 @pytest.mark.parametrize("weighted", [False, True])
@@ -152,7 +156,7 @@ def rows(count: int = 400, classes: int = 3) -> tuple[np.ndarray, np.ndarray]:
 def test_scikit_learn_names_are_its_scorers(name: str) -> None:
     X, y = rows(classes=2)
     weight = np.random.default_rng(1).exponential(size=len(y))
-    source: Any = LogisticRegression() if name != "neg_root_mean_squared_error" else LinearRegression()
+    source: Any = LinearRegression() if name.endswith("_error") else LogisticRegression()
     net = windtunnel.compile(source.fit(X, y))
     metric = Metric(name, net.head)
     target = net.head.encode_target(y)

@@ -23,6 +23,7 @@ GREATER_IS_BETTER = {
     "f1": True,
     "r2": True,
     "rmse": False,
+    "mae": False,
     "loss": False,
 }
 ALIASES = {
@@ -31,13 +32,14 @@ ALIASES = {
     "roc_auc_ovr": "auroc",
     "neg_log_loss": "log_loss",
     "neg_root_mean_squared_error": "rmse",
+    "neg_mean_absolute_error": "mae",
 }
 """Names of the same metrics in scikit-learn's scorers and in boosters."""
 
 _METRICS_OF_TASK = {
     "binary": ("auroc", "average_precision", "log_loss", "accuracy", "f1", "loss"),
     "multiclass": ("log_loss", "auroc", "average_precision", "accuracy", "f1", "loss"),
-    "regression": ("rmse", "r2", "loss"),
+    "regression": ("rmse", "mae", "r2", "loss"),
 }
 _RANKINGS = ("auroc", "average_precision")
 _PROBABILITIES = (*PROBABILITIES, "sigmoid", "softmax", "sigmoids", "one_vs_rest", "modified_huber")
@@ -47,14 +49,14 @@ class Metric:
     """A metric over the rows of an epoch: ``update`` with batches, ``compute``, ``reset``.
 
     All metrics are computed in float64 from the predictions of the source's methods: accuracy and F1 from ``predict``,
-    log loss from ``predict_proba``, RMSE and R2 from ``predict``. AUROC and average precision use
+    log loss from ``predict_proba``, RMSE, MAE and R2 from ``predict``. AUROC and average precision use
     ``decision_function``; with more than two classes, or without that method, they use ``predict_proba``. For two
     classes they use the margin where it ranks rows as the probabilities do, because probabilities near 1 tie. Most
     methods are functions of the raw scores ``[B, K]``; a method with steps of its own needs its ``output`` too.
 
-    Row weights are scikit-learn's ``sample_weight``; rows of weight 0 are ignored. RMSE and R2 are means over several
-    outputs; AUROC, average precision and F1 are means over several classes. "loss" is the mean of the training loss,
-    which the caller computes.
+    Row weights are scikit-learn's ``sample_weight``; rows of weight 0 are ignored. RMSE, MAE and R2 are means over
+    several outputs; AUROC, average precision and F1 are means over several classes. "loss" is the mean of the training
+    loss, which the caller computes.
 
     Parameters
     ----------

@@ -15,7 +15,14 @@ import numpy as np
 import torch
 import torchmetrics
 from numpy.typing import NDArray
-from sklearn.metrics import average_precision_score, f1_score, r2_score, roc_auc_score, root_mean_squared_error
+from sklearn.metrics import (
+    average_precision_score,
+    f1_score,
+    mean_absolute_error,
+    r2_score,
+    roc_auc_score,
+    root_mean_squared_error,
+)
 from torch import Tensor
 
 Array = NDArray[Any]
@@ -78,6 +85,11 @@ def f1(label: Array, target: Array, weight: Array, *, labels: Sequence[int] | No
 def rmse(value: Array, target: Array, weight: Array) -> float:
     """The root mean squared error of values ``[B, K]``, the mean over the outputs."""
     return float(root_mean_squared_error(target.reshape(value.shape), value, sample_weight=weight))
+
+
+def mae(value: Array, target: Array, weight: Array) -> float:
+    """The mean absolute error of values ``[B, K]``, the mean over the outputs."""
+    return float(mean_absolute_error(target.reshape(value.shape), value, sample_weight=weight))
 
 
 def r2(value: Array, target: Array, weight: Array) -> float:

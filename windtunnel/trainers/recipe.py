@@ -149,8 +149,8 @@ class Recipe:
         A name in ``LOSSES`` or ``loss(scores [B, K], target, weight [B] or None) -> scalar``; None takes the loss of
         the source.
     metric : str or None
-        "auroc", "average_precision", "log_loss", "accuracy", "f1", "r2", "rmse" or "loss", the mean of the loss; or
-        scikit-learn's "roc_auc", "roc_auc_ovr", "neg_log_loss" and "neg_root_mean_squared_error". With more than two
+        "auroc", "average_precision", "log_loss", "accuracy", "f1", "r2", "rmse", "mae" or "loss", the mean of the loss;
+        or scikit-learn's "roc_auc", "roc_auc_ovr", "neg_log_loss" and "neg_root_mean_squared_error". With more than two
         classes, auroc, average_precision and f1 are means over the classes. Rows count by their weights. None takes
         "loss" if a loss is given or a regressor's loss is not the squared error. Else it takes auroc for two classes
         (accuracy if the source predicts labels only), log_loss for more (accuracy without probabilities) and rmse for
