@@ -72,8 +72,8 @@ def translate(
     """
     check_options(level, start, temperature, untranslated)
     check_calibration_rows(calibrate)
-    warn_of_constraints(pipeline, stacklevel=3)
     net = Translation.of(Assembly(pipeline, untranslated, calibrate))
+    warn_of_constraints(pipeline, stacklevel=3)
     look_up_sums(net)
     check_level(net.program, level)
     softens = may_soften(net.program)

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-CONSTRAINTS = re.compile(r"(.*__)?((monotone|interaction)_constraints|(monotonic|interaction)_cst)")
+MONOTONE = re.compile(r"(.*__)?(monotone_constraints?|mc|monotonic_cst)")
+INTERACTION = re.compile(r"(.*__)?(interaction_constraints|interaction_cst)")
 """The parameters of LightGBM, XGBoost, CatBoost and scikit-learn, maybe behind the names of steps."""
 
 
@@ -25,6 +26,18 @@ def warn_of_constraints(pipeline: Any, stacklevel: int) -> None:
 
 def constraints(pipeline: Any) -> list[str]:
     """The parameters of a fitted pipeline, or of a LightGBM ``Booster``, that constrain its trees."""
+    pipeline = getattr(pipeline, "best_estimator_", pipeline)
     parameters = pipeline.get_params() if hasattr(pipeline, "get_params") else getattr(pipeline, "params", {})
-    given = {name: np.array(value, dtype=object) for name, value in parameters.items() if CONSTRAINTS.fullmatch(name)}
-    return sorted(name for name, value in given.items() if np.any(value))
+    if not isinstance(parameters, dict):
+        return []
+    return sorted(name for name, value in parameters.items() if _constrains(name, value))
+
+
+def _constrains(name: str, value: Any) -> bool:
+    if INTERACTION.fullmatch(name):
+        return value is not None and len(value) > 0
+    if not MONOTONE.fullmatch(name) or value is None:
+        return False
+    if isinstance(value, str):  # such as "(1,0,-1)"
+        return re.search("[1-9]", value) is not None
+    return bool(np.any([*value.values()] if isinstance(value, dict) else value))

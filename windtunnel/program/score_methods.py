@@ -8,8 +8,9 @@ from windtunnel.modules.tables.category_table import Identity
 from windtunnel.program.program import Program, ProgramStep, Take, last_slot
 
 METHODS = ("decision_function", "predict", "predict_log_proba")
-"""The methods that may follow, ``predict`` only if its label is that of the greatest score, as metrics of residual
-models take it. What a step of ``predict_proba`` makes of scores need not get better with their loss."""
+"""The methods that may follow. ``predict`` follows only if it returns the label of the greatest score, which metrics
+take in the training of a residual model. ``predict_proba`` never follows: a lower loss of the scores need not improve
+what its step computes."""
 
 
 def score_methods(program: Program) -> dict[str, list[int]]:

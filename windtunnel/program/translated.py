@@ -394,6 +394,6 @@ class TranslatedPipeline(ScoringPipeline):
         return (
             0 < len(self.encoder.numbers) + len(self.encoder.categories) <= MOST_RESIDUAL_COLUMNS
             and not isinstance(self.head.classes, list)
-            and {*self.program.method_steps} & {*METHODS, "predict_proba"} <= following
+            and {*self.program.method_steps} & {*METHODS, "predict_proba", "score_samples"} <= following
             and not self.program.needs_all_rows()
         )

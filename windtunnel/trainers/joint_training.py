@@ -12,13 +12,14 @@ from windtunnel.objectives.row_blocks import explain_failures
 from windtunnel.program.records.fidelity import CalibrationRows
 from windtunnel.program.softening import soften, trainable_when_soft
 from windtunnel.program.translated import TranslatedPipeline
+from windtunnel.trainers.data.loader import DENSE_BYTES, dense_bytes
 from windtunnel.trainers.loop.evaluation import evaluate_program
 from windtunnel.trainers.loop.module import DataModule
 from windtunnel.trainers.loop.training import TrainingResult
 from windtunnel.trainers.recipe import Recipe
 from windtunnel.trainers.residual.candidates import Candidate
 from windtunnel.trainers.residual.installation import FrozenPipeline
-from windtunnel.trainers.residual.significance import SignificanceTest, compare_scores
+from windtunnel.trainers.residual.significance import SignificanceTest, compare_losses, compare_scores
 from windtunnel.trainers.residual.validation_rows import MAX_ROWS, Items, split_rows
 
 JOINT = "joint training"
@@ -76,13 +77,20 @@ def source_candidate(net: TranslatedPipeline, data: DataModule, recipe: Recipe) 
 def test_joint_training(
     net: TranslatedPipeline, source: FrozenPipeline, data: DataModule, recipe: Recipe
 ) -> SignificanceTest:
-    """Test whether the trained translation is better than the source pipeline on the validation rows."""
-    validation: Items = data.valid.collect(MAX_ROWS)
+    """Test whether the trained translation is better than the source pipeline on the validation rows.
+
+    The metric is compared only where it follows from raw scores, not where a step of the program computes it.
+    """
+    limit = MAX_ROWS if net.takes_residual_model() else min(MAX_ROWS, DENSE_BYTES // dense_bytes(net, 1))
+    validation: Items = data.valid.collect(limit)
     loss = explain_failures(pick(recipe.loss, net.head))
     programs = source.program.with_modules(source.modules).eval(), net.program
     before, after = (net.run_in_slices(program, validation[0]) for program in programs)
     split = split_rows(validation, recipe.seed)
-    return compare_scores(recipe.metric_for(net), loss, split, before, after, *validation[1:])
+    metric = recipe.metric_for(net)
+    if metric.method is not None:
+        return compare_losses(loss, split.shuffled, before, after, *validation[1:])
+    return compare_scores(metric, loss, split, before, after, *validation[1:])
 
 
 def joint_candidates(training: TrainingResult, source: Candidate | None, metric: Metric) -> list[Candidate]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +14,7 @@ from windtunnel.trainers.loop.compiled import MODES
 
 if TYPE_CHECKING:
     from windtunnel.objectives.metrics import Metric
+    from windtunnel.program.head import Head
 
 OPTIMIZERS = ("adam", "adamw", "sgd")
 SCHEDULES = ("constant", "cosine")
@@ -84,9 +85,9 @@ class Recipe:
     residual : bool
         Whether to train a residual model on top of the pipeline. The steps of the pipeline stay as the source has
         them; only tree-block weights may scale its trees down. False trains the translation itself, its trees as soft
-        networks. So does True if no residual model is possible (counts of words, several targets), and then keeps the
-        trained translation only if it is significantly better. Without a column that explains residuals, or with fewer
-        than two validation rows, True trains nothing.
+        networks. If no residual model is possible, as for counts of words, True does so too, and keeps the result only
+        if it is significantly better on validation rows. Without a column that explains residuals, or with a single
+        validation row, True trains nothing.
 
         The residual model has a weight per value of a column and of an interaction, and a factorization machine. From
         3,000 training rows on a boosted residual may extend it: trees and a small network over numbers and target
@@ -97,7 +98,7 @@ class Recipe:
         The residual model is kept only if it improves the metric on all validation rows, lowers the loss, and does not
         worsen the metric by more than one standard error; its interactions only if they lower the loss by more than one
         standard error. In this test each half of the rows has a model that was selected on the other half. At least
-        half of the change of the scores is installed, more of a certain gain.
+        half of the change of the scores is installed, and the more, the smaller the standard error is beside the gain.
     joint : bool
         With ``residual=True``, whether to train the translation itself too: fit tries a residual model on top of the
         source pipeline, then joint training, then a residual model on top of the result, and keeps what is best. The
@@ -150,8 +151,9 @@ class Recipe:
         the source.
     metric : str or None
         "auroc", "average_precision", "log_loss", "accuracy", "f1", "r2", "rmse", "mae" or "loss", the mean of the loss;
-        or scikit-learn's "roc_auc", "roc_auc_ovr", "neg_log_loss" and "neg_root_mean_squared_error". With more than two
-        classes, auroc, average_precision and f1 are means over the classes. Rows count by their weights. None takes
+        or scikit-learn's "roc_auc", "roc_auc_ovr", "neg_log_loss", "neg_root_mean_squared_error" and
+        "neg_mean_absolute_error". With more than two classes, auroc, average_precision and f1 are means over the
+        classes. Rows count by their weights. None takes
         "loss" if a loss is given or a regressor's loss is not the squared error. Else it takes auroc for two classes
         (accuracy if the source predicts labels only), log_loss for more (accuracy without probabilities) and rmse for
         regression.
@@ -277,9 +279,15 @@ class Recipe:
 
     def metric_for(self, net: Any) -> Metric:
         """The validation metric of a net: by default the mean of ``loss`` if that is given, else that of the task."""
-        from windtunnel.objectives.metrics import Metric, extra_methods
+        from windtunnel.objectives.metrics import extra_methods
 
-        return Metric(self.metric or ("loss" if self.loss else None), net.head, extra_methods(net))
+        return self.metric_of(net.head, extra_methods(net))
+
+    def metric_of(self, head: Head, methods: Collection[str] = ()) -> Metric:
+        """The same of a head; ``methods`` are those that have steps of their own, not a function of raw scores."""
+        from windtunnel.objectives.metrics import Metric
+
+        return Metric(self.metric or ("loss" if self.loss else None), head, methods)
 
     def residual_recipe(self) -> Recipe:
         """The default recipe with the options of this one that are not about the training of the translation."""

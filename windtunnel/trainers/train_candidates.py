@@ -51,7 +51,7 @@ class FitRun:
 
 @dataclass(frozen=True)
 class TrainedCandidates:
-    """The candidates, the untrained one first, with the metric that compares them and the epochs of the training.
+    """The candidates, the source or the translation first, with their metric and the epochs of the training.
 
     ``as_before`` is a candidate whose program is that before the fit: the one with the residual models of an earlier
     fit, or a translation without trees, which training has changed.
@@ -97,7 +97,7 @@ def _evaluate_and_remove_residuals(net: TranslatedPipeline, data: DataModule, re
 
 
 def _train(run: FitRun) -> TrainedCandidates:
-    """Train a residual model, or the translation itself where there is none, or both."""
+    """Train a residual model, the translation itself, both, or nothing."""
     net, recipe = run.net, run.recipe
     if recipe.residual and recipe.joint:
         check_trainable(net)
@@ -192,6 +192,8 @@ def _train_both(run: FitRun) -> TrainedCandidates:
         checkpoints=CheckpointOptions(),
     )
     on_source = _train_residual(residual_run)
+    if on_source is None and run.data.validated_on == "training rows":
+        return _train_translation(run)
     if on_source is None:
         return _train_tested_translation(run)
     if on_source.training.error is not None:

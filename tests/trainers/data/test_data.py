@@ -14,6 +14,7 @@ from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 from windtunnel.encode import Batch
 from windtunnel.errors import BadInput
+from windtunnel.progress import show_progress
 from windtunnel.trainers.data.encoded_rows import EncodedRows
 from windtunnel.trainers.data.encoding import encode_item
 from windtunnel.trainers.data.loader import loader
@@ -444,9 +445,12 @@ def test_the_order_identifies_targets_and_weights() -> None:
     assert orders[0] != orders[2] and orders[0] != orders[3]
 
 
-def test_validation_rows_that_are_the_training_rows(net: SmallNet) -> None:
+def test_validation_rows_that_are_the_training_rows(net: SmallNet, caplog: pytest.LogCaptureFixture) -> None:
     X, y = rows(50)
-    with pytest.warns(UserWarning, match="^the validation rows are the training rows, which the source has seen"):
+    X.loc[0, "x"] = np.nan
+    with caplog.at_level("INFO", "windtunnel"), show_progress(True):
+        DataModule(net, (X, y), (X[::-1], y[::-1]))  # another order is not looked for
+        DataModule(net, (X, y), (X[:20], y[:20]))
+        assert not caplog.messages
         DataModule(net, (X, y), (X.copy(), y.copy()))
-    DataModule(net, (X, y), (X[::-1], y[::-1]))  # another order is not looked for
-    DataModule(net, (X, y), (X[:20], y[:20]))
+    assert caplog.messages[0].startswith("fit: the validation rows are the training rows, which the source has seen")

@@ -33,8 +33,8 @@ def history_notes(record: FitRecord) -> list[str]:
         )
     if any(candidate.installed_part < 1 for candidate in record.candidates):
         notes.append(
-            "Of a change with gain a and standard error b, the part 1 - (b / a)^2 is installed, after which "
-            f"{record.metric} is computed again."
+            "Of a change with gain a and standard error b, the part 1 - (b / a)^2 is installed, of residual models at "
+            f"least a half, after which {record.metric} is computed again."
         )
     if record.validated_on == "held-out rows":
         notes.append(

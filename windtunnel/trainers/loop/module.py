@@ -21,6 +21,7 @@ from windtunnel.errors import BadInput
 from windtunnel.modules.base import Module
 from windtunnel.objectives.losses import pick
 from windtunnel.program.translated import TranslatedPipeline
+from windtunnel.progress import announce
 from windtunnel.trainers.data.encoded_loader import EncodedLoader
 from windtunnel.trainers.data.encoded_rows import EncodedRows, LazilyEncodedRows
 from windtunnel.trainers.data.fit_input import FitInput
@@ -235,11 +236,9 @@ class DataModule(Loaders):
             valid_rows = FitInput(net, recipe, "valid", valid, processes).encoded()
             self.validated_on = "validation rows"
             if _are_same(rows, valid_rows):
-                warnings.warn(
-                    "the validation rows are the training rows, which the source has seen: what fit selects on them "
-                    "may be worse on new rows. Give other rows as valid=, or leave it out.",
-                    UserWarning,
-                    stacklevel=4,  # the caller of fit
+                announce(
+                    "fit: the validation rows are the training rows, which the source has seen; what is selected on "
+                    "them may be worse on new rows. Give other rows as valid=, or leave it out."
                 )
         elif (split := rows.hold_out(recipe.validation_fraction, recipe.seed)) is not None:
             rows, valid_rows = split
@@ -277,4 +276,4 @@ def _are_same(train: EncodedLoader, valid: EncodedLoader) -> bool:
     if not (isinstance(train, EncodedRows) and isinstance(valid, EncodedRows)) or train.target is None:
         return False
     pairs = [(train.target, valid.target), *zip(train.rows, valid.rows, strict=True)]
-    return all(other is not None and one.shape == other.shape and one.equal(other) for one, other in pairs)
+    return all(other is not None and torch.equal(one.nan_to_num(), other.nan_to_num()) for one, other in pairs)

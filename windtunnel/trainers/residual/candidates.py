@@ -48,7 +48,8 @@ class Candidate:
     residual: FittedResidual | None = None
     boosted: BoostedResidual | None = None
     shrinkage: float = 1.0  # the factor with which the residual models' change of the scores is installed
-    crossfitted: Tensor | None = None  # ``[rows, K]``, scores of the validation rows by residual models of other rows
+    # ``[rows, K]``, scores of the validation rows that test it, for each half by a residual model of the other
+    crossfitted: Tensor | None = None
 
 
 def select(candidates: Sequence[Candidate], metric: Metric) -> Candidate:
@@ -194,11 +195,11 @@ def _residual_candidate(tests: CrossFitting, trained: TrainedResidual, metric: M
     if not training.best_epoch:
         change = "lowers the loss of epoch 0 and improves" if recipe.epoch_by_loss else "improves"
         return Candidate("residual model", None, rejected=f"no epoch {change} {metric.name}")
-    crossfitted = tests.interaction_scores + trained.crossfitted
+    crossfitted = tests.interaction_scores + trained.scores
     test = tests.compare(metric, tests.pipeline_scores, crossfitted)
     columns = tests.compare(metric, tests.interaction_scores, crossfitted)
-    rejected = _why_rejected(test)
-    if not rejected and (reason := _why_rejected(columns)):
+    rejected = _why_rejected(test, trained)
+    if not rejected and (reason := _why_rejected(columns, trained)):
         rejected = f"its columns alone: loss {-columns.gain:+.4f} ± {columns.standard_error:.4f}; {reason}"
     return Candidate(
         "residual model",
@@ -212,7 +213,7 @@ def _residual_candidate(tests: CrossFitting, trained: TrainedResidual, metric: M
     )
 
 
-def _why_rejected(test: SignificanceTest) -> str:
+def _why_rejected(test: SignificanceTest, trained: TrainedResidual) -> str:
     """Why a residual model is rejected; empty where it is not."""
-    may_gain = test.gain > 0 and not test.worse and test.rows >= FEWEST_ROWS
+    may_gain = trained.is_crossfitted and test.gain > 0 and not test.worse and test.rows >= FEWEST_ROWS
     return "" if may_gain else test.reason

@@ -42,6 +42,6 @@ class CrossFitting:
         return self.pipeline_scores + self.interactions if significant else self.pipeline_scores
 
     def compare(self, metric: Metric, before: Tensor, after: Tensor) -> SignificanceTest:
-        """Compare two scores of the validation rows ``[rows, K]``, where each half has those of the other's model."""
+        """Compare two scores of the validation rows ``[rows, K]``; see ``compare_scores``."""
         with torch.no_grad():
             return compare_scores(metric, self.loss, self.split, before, after, *self.rows[1:])

@@ -66,7 +66,7 @@ def prepare_residual(net: TranslatedPipeline, data: DataModule, recipe: Recipe) 
     split = split_rows(validation, recipe.seed)
     if not all(map(len, split.halves)):
         return None
-    weighted = weighted_trees(net, validation, split, loss, recipe.metric_for(net), generator)
+    weighted = weighted_trees(net, validation, split, loss, recipe.metric_of(net.head), generator)
     modules = dict(net.exact_modules)
     if weighted is not None and weighted.test.significant:
         modules[weighted.position] = weighted.trees

@@ -38,15 +38,17 @@ class SignificanceTest:
     rows: int  # that were compared, without those of weight 0
     significant: bool  # whether the gain exceeds its standard error, and the metric is not worse by more than its own
     reason: str = ""  # why it is not significant; empty where it is
+    worsens_metric: bool = False  # whether the loss gets lower, but the metric worsens by more than its standard error
 
     @property
     def worse(self) -> bool:
         """Whether the loss rises by more than its standard error, or the metric worsens by more than its own.
 
-        A test that is not significant is one of the second kind if the loss falls by more than its standard error. It
-        counts as worse, too, if there is no standard error: of fewer than two groups of rows.
+        It counts as worse, too, if there is no standard error: of fewer than two groups of rows.
         """
-        return not self.significant and not abs(self.gain) <= self.standard_error  # with NaN neither is above the other
+        if self.significant:
+            return False
+        return self.worsens_metric or not abs(self.gain) <= self.standard_error  # with NaN neither is above the other
 
     @property
     def shrinkage(self) -> float:
@@ -73,7 +75,7 @@ def compare_scores(
     one model. ``rest`` is the target and maybe the weight.
     """
     test = compare_losses(loss, split.shuffled, before, after, *rest)
-    if not test.significant:
+    if not test.gain > 0:
         return test
     groups = _metric_groups(metric, split.shuffled.tensor_split(2), rest[0])
     old, new = (_metric_of_groups(metric, loss, groups, scores, *rest) for scores in (before, after))
@@ -81,7 +83,7 @@ def compare_scores(
     if abs(change) <= error or not metric.better(float(old.mean()), float(new.mean())):
         return test
     reason = f"the loss is lower on these rows, but {metric.name} changes by {change:+.4f} ± {error:.4f}"
-    return replace(test, significant=False, reason=reason)
+    return replace(test, significant=False, reason=reason, worsens_metric=True)
 
 
 def _metric_groups(metric: Metric, halves: Sequence[Tensor], target: Tensor) -> list[Tensor]:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from copy import deepcopy
 from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
+from windtunnel.objectives.losses import CustomLoss
 from windtunnel.progress import Phase, show_progress
 from windtunnel.trainers.data.encoded_rows import EncodedRows
 from windtunnel.trainers.loop.checkpoints import CheckpointOptions
+from windtunnel.trainers.loop.evaluation import evaluate_both
 from windtunnel.trainers.loop.module import Loaders
+from windtunnel.trainers.loop.processes import world
 from windtunnel.trainers.loop.trainer_options import TrainerOptions
 from windtunnel.trainers.loop.training import TrainingResult, train
 from windtunnel.trainers.recipe import Recipe
@@ -28,29 +32,43 @@ class TrainedResidual:
     fit: ResidualFit
     training: TrainingResult
     # ``[rows, K]``, scores of the columns for the validation rows. Those of a half are by a model whose columns and
-    # epoch were selected on the other half, but for a training that an error ended: they are by ``fit`` itself.
-    crossfitted: Tensor
+    # epoch were selected on the other half; where there are no such models, by ``fit`` itself.
+    scores: Tensor
+    is_crossfitted: bool = True  # whether there are such models
 
 
 def train_residual(
     setup: ResidualSetup, recipe: Recipe, lightning: TrainerOptions, checkpoints: CheckpointOptions
 ) -> TrainedResidual:
-    """Train the residual model, and where that changed it the two models that test it."""
+    """Train the residual model. If an epoch improved it, also train the two models that test it.
+
+    There are no such models after an error. A Trainer of the caller with several processes cannot train them, nor can
+    the batches of a loader, which a custom loss may depend on, be made of other rows.
+    """
     fit = replace(setup.initial, model=deepcopy(setup.initial.model))
     training = train(fit.model, setup.loaders, recipe, lightning, checkpoints)
-    scores = torch.zeros_like(setup.tests.interactions)
-    if training.error is not None:
-        scores = _column_scores(fit, setup, slice(None))
-    elif training.best_epoch:
-        scores = _crossfitted_scores(setup, recipe, lightning.without_callbacks())
-    return TrainedResidual(fit, training, scores)
+    if training.error is None and not training.best_epoch:
+        return TrainedResidual(fit, training, torch.zeros_like(setup.tests.interactions))
+    processes = lightning.trainer is not None and world() > 1
+    batches = setup.train.rows is None and isinstance(setup.tests.loss, CustomLoss)
+    if training.error is None and not processes and not batches:
+        if lightning.trainer is not None:
+            recipe = replace(recipe, epochs=len(training.epochs) - 1, max_steps=None, val_check_interval=None)
+        scores, error = _crossfitted_scores(setup, recipe, lightning.without_callbacks())
+        if error is None:
+            return TrainedResidual(fit, training, scores)
+        training = replace(training, error=error)
+    return TrainedResidual(fit, training, _column_scores(fit, setup, slice(None)), is_crossfitted=False)
 
 
-def _crossfitted_scores(setup: ResidualSetup, recipe: Recipe, lightning: TrainerOptions) -> Tensor:
+def _crossfitted_scores(
+    setup: ResidualSetup, recipe: Recipe, lightning: TrainerOptions
+) -> tuple[Tensor, BaseException | None]:
     """Scores of the columns for the validation rows, for each half by the model of the other half.
 
-    They are 0 where that half selected no column, or no epoch. Rows of a stream are not read again: these models are
-    trained on a sample of it.
+    They are 0 where that half selected no column or no epoch, or has no defined metric, such as AUROC over one class.
+    Rows of a stream are not read again: these models are trained on a sample of it. The error is one that ended a
+    training, such as an interrupt.
     """
     tests, mask, training = setup.tests, setup.mask, setup.train
     if training.rows is None:
@@ -62,15 +80,19 @@ def _crossfitted_scores(setup: ResidualSetup, recipe: Recipe, lightning: Trainer
         for initial, selected_on, tested in zip(tests.fits, halves, reversed(halves), strict=True):
             if initial is not None:
                 fit = replace(initial, model=deepcopy(initial.model))
-                valid = EncodedRows(*take(tests.rows, selected_on), shuffle=False)
-                loaders = Loaders(fit.training_batches(training, mask), fit.validation_batches(valid))
+                valid = fit.validation_batches(EncodedRows(*take(tests.rows, selected_on)).in_order())
+                values = evaluate_both(recipe.metric_for(fit.model), tests.loss, fit.model, valid)
+                if not all(map(math.isfinite, values)):
+                    continue
+                loaders = Loaders(fit.training_batches(training, mask), valid)
                 result = train(fit.model, loaders, recipe, lightning, CheckpointOptions())
                 if result.error is not None:
-                    raise result.error
+                    result.error.__notes__ = ["the translation holds the best epoch, which is not tested any more"]
+                    return scores, result.error
                 if result.best_epoch:
                     scores[tested] = _column_scores(fit, setup, tested)
             phase.advance()
-    return scores
+    return scores, None
 
 
 def _column_scores(fit: ResidualFit, setup: ResidualSetup, index: Tensor | slice) -> Tensor:

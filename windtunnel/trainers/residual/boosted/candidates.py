@@ -88,7 +88,7 @@ def _candidate(
         value,
         val_loss,
         test=test,
-        rejected=test.reason if test.worse or test.rows < FEWEST_ROWS else "",
+        rejected=test.reason if recipe.select == "test" and (test.worse or test.rows < FEWEST_ROWS) else "",
         pipeline=setup.pipeline,
         residual=residual,
         boosted=boosted,
