@@ -108,6 +108,7 @@ def assert_saved(net: windtunnel.Translation, case: Case, path: Path) -> None:
             np.testing.assert_array_equal(after, before)
 
 
+@pytest.mark.filterwarnings("ignore:the source has monotonic_cst:UserWarning")
 @parametrized()
 def test_warm_start_and_gradients(case: Case) -> None:
     """The initial weights keep the predictions of the source, and every trainable parameter gets a gradient."""

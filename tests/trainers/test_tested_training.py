@@ -5,12 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pytest
 from lightgbm import LGBMClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import FixedThresholdClassifier
+from sklearn.multiclass import OneVsRestClassifier
 
 import windtunnel
 from windtunnel.modules.trees.hard import HardTrees
+
+THRESHOLD = FixedThresholdClassifier(LogisticRegression(), threshold=0.4)
 
 
 def rows(count: int, seed: int, signal: float) -> tuple[Any, Any]:
@@ -21,7 +25,7 @@ def rows(count: int, seed: int, signal: float) -> tuple[Any, Any]:
 
 def test_a_linear_source_stays_as_it_is_without_a_significant_gain() -> None:
     train, valid = rows(600, 0, 0.0), rows(300, 1, 0.0)
-    source = FixedThresholdClassifier(LogisticRegression(), threshold=0.4).fit(*train)
+    source = THRESHOLD.fit(*train)
     net = windtunnel.translate(source)
     before = net.predict_proba(valid[0])
     for _ in range(2):  # what can be trained stays trainable
@@ -36,7 +40,7 @@ def test_a_linear_source_stays_as_it_is_without_a_significant_gain() -> None:
 
 def test_a_significant_gain_is_kept() -> None:
     wrong, train, valid = rows(600, 0, -1.0), rows(2000, 1, 1.0), rows(1000, 2, 1.0)
-    source = FixedThresholdClassifier(LogisticRegression(), threshold=0.4).fit(*wrong)
+    source = THRESHOLD.fit(*wrong)
     history = windtunnel.translate(source).fit(train, valid, epochs=5, learning_rate=0.05, progress=False).history
     assert history is not None and history.kept.name == "joint training"
     assert history.kept.gain > history.kept.standard_error > 0
@@ -51,3 +55,13 @@ def test_exact_trees_stay_without_a_significant_gain() -> None:
     assert history is not None and history.kept.name == "source pipeline"
     assert any(isinstance(step.module, HardTrees) for step in net.program.steps) and net.softening_pending
     np.testing.assert_allclose(net.predict_proba(valid[0]), source.predict_proba(valid[0]), rtol=1e-9)
+
+
+@pytest.mark.parametrize("metric", ["accuracy", "log_loss"])
+def test_a_metric_that_a_step_computes_is_not_compared(metric: str) -> None:
+    wrong, train, valid = rows(600, 0, -1.0), rows(2000, 1, 1.0), rows(1000, 2, 1.0)
+    source = OneVsRestClassifier(LogisticRegression()) if metric == "log_loss" else THRESHOLD
+    classes = [(X, y + (X[:, 1] > 0)) if metric == "log_loss" else (X, y) for X, y in (wrong, train, valid)]
+    net = windtunnel.translate(source.fit(*classes[0]))
+    history = net.fit(*classes[1:], metric=metric, epochs=5, learning_rate=0.05, progress=False).history
+    assert history is not None and history.metric == metric and history.kept.name == "joint training"

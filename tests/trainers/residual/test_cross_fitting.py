@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
+import pytorch_lightning as pl
 import torch
 from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import roc_auc_score
 
 import windtunnel
 from windtunnel.trainers.loop.checkpoints import CheckpointOptions
 from windtunnel.trainers.loop.module import DataModule
 from windtunnel.trainers.loop.trainer_options import TrainerOptions
+from windtunnel.trainers.loop.training import TrainingResult, train
 from windtunnel.trainers.recipe import Recipe
-from windtunnel.trainers.residual import setup
+from windtunnel.trainers.residual import setup, training_run
 from windtunnel.trainers.residual.training_run import TrainedResidual, train_residual
 from windtunnel.trainers.residual.validation_rows import SplitRows
 
@@ -45,7 +49,7 @@ def test_a_half_has_the_scores_of_columns_that_never_saw_its_targets(monkeypatch
     X, y = rows(COUNT, 1)
     other = y.copy()
     other[:20] = ~other[:20]  # so few that the interactions stay significant
-    before, after = (trained(monkeypatch, (X, each)).crossfitted for each in (y, other))
+    before, after = (trained(monkeypatch, (X, each)).scores for each in (y, other))
     assert all(half.abs().max() > 0 for half in before.tensor_split(2))
     torch.testing.assert_close(before[: COUNT // 2], after[: COUNT // 2], rtol=0, atol=0)
     assert not torch.equal(before[COUNT // 2 :], after[COUNT // 2 :])
@@ -60,3 +64,46 @@ def test_columns_of_noise_are_not_kept() -> None:
     candidates = {each.name: each for each in net.history.candidates}
     assert candidates["residual model"].gain < 0
     np.testing.assert_allclose(net.predict_proba(valid[0]), source.predict_proba(valid[0]), rtol=1e-6)
+
+
+def test_a_half_of_one_class_selects_no_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
+    X, y = rows(COUNT, 1)
+    y[COUNT // 2 :] = False
+    scores = trained(monkeypatch, (X, y)).scores
+    assert not scores[: COUNT // 2].any() and scores[COUNT // 2 :].any()
+
+
+def test_an_interrupted_test_keeps_a_significant_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = []
+
+    def interrupted(*arguments: Any) -> TrainingResult:
+        calls.append(arguments)
+        result = train(*arguments)
+        return result if len(calls) < 2 else replace(result, error=KeyboardInterrupt())
+
+    monkeypatch.setattr(training_run, "train", interrupted)
+    data, valid = rows(3000, 0), rows(COUNT, 1)
+    source = LogisticRegression().fit(*data)
+    net = windtunnel.translate(source)
+    with pytest.raises(KeyboardInterrupt) as caught:
+        net.fit(data, valid, epochs=20, batch_size=64, progress=False)
+    assert caught.value.__notes__ == ["the translation holds the best epoch, which is not tested any more"]
+    assert len(calls) == 2 and net.history is not None and net.history.kept.name == "residual model"
+    assert net.history.kept.gain > net.history.kept.standard_error
+    assert net.history.best == pytest.approx(roc_auc_score(valid[1], net.predict_proba(valid[0])[:, 1]), abs=1e-6)
+
+
+def test_a_trainer_of_the_caller_bounds_the_models_that_test(monkeypatch: pytest.MonkeyPatch) -> None:
+    epochs = []
+
+    def noted(*arguments: Any) -> TrainingResult:
+        epochs.append(len((result := train(*arguments)).epochs) - 1)
+        return result
+
+    monkeypatch.setattr(training_run, "train", noted)
+    data, valid = rows(3000, 0), rows(COUNT, 1)
+    trainer = pl.Trainer(
+        max_epochs=2, accelerator="cpu", logger=False, enable_checkpointing=False, enable_progress_bar=False
+    )
+    windtunnel.translate(LogisticRegression().fit(*data)).fit(data, valid, trainer=trainer, progress=False)
+    assert len(epochs) == 3 and max(epochs) <= 2

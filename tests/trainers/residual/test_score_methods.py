@@ -15,7 +15,7 @@ from sklearn.ensemble import GradientBoostingClassifier
 from sklearn.metrics import log_loss
 from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import NearestCentroid
-from sklearn.svm import SVC
+from sklearn.svm import SVC, OneClassSVM
 
 import windtunnel
 from windtunnel.modules.linear.residual_model import ResidualSum
@@ -100,3 +100,17 @@ def test_other_rules_than_the_greatest_score_do_not_follow(source: Any, classes:
     if source is BORDER:
         source.set_probability_threshold(0.3)
     assert not windtunnel.translate(source).takes_residual_model()
+
+
+def test_tree_block_weights_are_tested_with_the_metric_of_a_step() -> None:
+    source = GradientBoostingClassifier(n_estimators=60, learning_rate=0.5, max_depth=6).fit(*rows(2, 400, 0))
+    net = windtunnel.translate(source).fit(rows(2, 1500, 1), rows(2, 800, 2), metric="accuracy", **OPTIONS)
+    X, y = rows(2, 800, 2)
+    weights = next(each for each in net.history.candidates if each.name == "tree-block weights")
+    assert weights.gain > weights.standard_error
+    assert net.history.best == pytest.approx(np.mean(net.predict(X) == y), abs=1e-6)
+
+
+def test_scores_of_samples_do_not_follow() -> None:
+    X, _ = rows(2, 100, 0)
+    assert not windtunnel.translate(OneClassSVM().fit(X)).takes_residual_model()
