@@ -251,3 +251,4 @@ def test_an_exact_translation_stays_without_significant_columns() -> None:
     np.testing.assert_array_equal(net.predict(held), before)
     net.fit((X, y), (held[:1], z[:1]), **OPTIONS)
     assert net.history.stopped == "before it began: a residual model needs two validation rows"
+    assert "Training ended before it began: a residual model needs two validation rows." in str(net.history)

@@ -24,6 +24,8 @@ def history_notes(record: FitRecord) -> list[str]:
         )
     if record.epoch_rule:
         notes.append(f"The best epoch has {record.epoch_rule}. Training ended {record.stopped}.")
+    elif record.stopped:
+        notes.append(f"Training ended {record.stopped}.")
     if len(names) > 1:
         notes.append(f"Of the candidates not rejected or replaced, the one with the best {record.metric} is kept.")
     if any(candidate.gain is not None for candidate in record.candidates):
