@@ -98,7 +98,7 @@ class Recipe:
         The residual model is kept only if it improves the metric on all validation rows, lowers the loss, and does not
         worsen the metric by more than one standard error; its interactions only if they lower the loss by more than one
         standard error. In this test each half of the rows has a model that was selected on the other half. At least
-        half of the change of the scores is installed, and the more, the smaller the standard error is beside the gain.
+        half of the change of the scores is installed; more of it if the gain is many times its standard error.
     joint : bool
         With ``residual=True``, whether to train the translation itself too: fit tries a residual model on top of the
         source pipeline, then joint training, then a residual model on top of the result, and keeps what is best. The
@@ -284,7 +284,7 @@ class Recipe:
         return self.metric_of(net.head, extra_methods(net))
 
     def metric_of(self, head: Head, methods: Collection[str] = ()) -> Metric:
-        """The same of a head; ``methods`` are those that have steps of their own, not a function of raw scores."""
+        """The validation metric of a head; ``methods`` are those that a program step computes, not the raw scores."""
         from windtunnel.objectives.metrics import Metric
 
         return Metric(self.metric or ("loss" if self.loss else None), head, methods)
