@@ -147,7 +147,12 @@ def _train_translation(run: FitRun) -> TrainedCandidates:
 
 
 def _train_tested_translation(run: FitRun) -> TrainedCandidates:
-    """Train the translation itself, which is a candidate beside the source only where it is significantly better."""
+    """Train the translation itself; it is rejected unless it is significantly better than the source.
+
+    There is no such test where training rows validate.
+    """
+    if run.data.validated_on == "training rows":
+        return _train_translation(run)
     net = run.net
     source = _source(net)
     net.replace_program(deepcopy(net.program))
@@ -192,8 +197,6 @@ def _train_both(run: FitRun) -> TrainedCandidates:
         checkpoints=CheckpointOptions(),
     )
     on_source = _train_residual(residual_run)
-    if on_source is None and run.data.validated_on == "training rows":
-        return _train_translation(run)
     if on_source is None:
         return _train_tested_translation(run)
     if on_source.training.error is not None:
