@@ -14,7 +14,6 @@ from windtunnel.program.records.fit_details import TermSummary
 from windtunnel.program.records.history import History
 from windtunnel.program.records.training_profile import TrainingProfile
 from windtunnel.program.translated import TranslatedPipeline
-from windtunnel.trainers.data.loader import DENSE_BYTES, dense_bytes
 from windtunnel.trainers.fit_details import calibration, reliability, summarise_terms
 from windtunnel.trainers.loop.checkpoints import CheckpointOptions
 from windtunnel.trainers.loop.evaluation import evaluate_program
@@ -23,7 +22,7 @@ from windtunnel.trainers.loop.trainer_options import TrainerOptions
 from windtunnel.trainers.recipe import Recipe
 from windtunnel.trainers.residual.candidates import Candidate, candidate_results, select, value_of
 from windtunnel.trainers.residual.installation import install_boosted, install_pipeline, install_residual
-from windtunnel.trainers.residual.validation_rows import MAX_ROWS
+from windtunnel.trainers.residual.validation_rows import MAX_ROWS, most_rows
 from windtunnel.trainers.train_candidates import FitRun, train_candidates
 
 RANKER_WARNING = (
@@ -99,7 +98,7 @@ def _validation_rows(net: TranslatedPipeline, data: DataModule) -> Any:
     """The validation rows to summarise a fit on, with targets and weights; None if they are not in memory."""
     if data.valid.rows is None:
         return None
-    return data.valid.collect(MAX_ROWS if net.takes_residual_model() else DENSE_BYTES // dense_bytes(net, 1))
+    return data.valid.collect(most_rows(net))
 
 
 def _initial_candidate(candidates: list[Candidate], softened: bool) -> Candidate:

@@ -12,7 +12,6 @@ from windtunnel.objectives.row_blocks import explain_failures
 from windtunnel.program.records.fidelity import CalibrationRows
 from windtunnel.program.softening import soften, trainable_when_soft
 from windtunnel.program.translated import TranslatedPipeline
-from windtunnel.trainers.data.loader import DENSE_BYTES, dense_bytes
 from windtunnel.trainers.loop.evaluation import evaluate_program
 from windtunnel.trainers.loop.module import DataModule
 from windtunnel.trainers.loop.training import TrainingResult
@@ -20,7 +19,7 @@ from windtunnel.trainers.recipe import Recipe
 from windtunnel.trainers.residual.candidates import Candidate
 from windtunnel.trainers.residual.installation import FrozenPipeline
 from windtunnel.trainers.residual.significance import SignificanceTest, compare_losses, compare_scores
-from windtunnel.trainers.residual.validation_rows import MAX_ROWS, Items, split_rows
+from windtunnel.trainers.residual.validation_rows import MAX_ROWS, Items, most_rows, split_rows
 
 JOINT = "joint training"
 """The name of the candidate."""
@@ -81,8 +80,7 @@ def test_joint_training(
 
     The metric is compared only where it follows from raw scores, not where a step of the program computes it.
     """
-    limit = MAX_ROWS if net.takes_residual_model() else min(MAX_ROWS, DENSE_BYTES // dense_bytes(net, 1))
-    validation: Items = data.valid.collect(limit)
+    validation: Items = data.valid.collect(min(MAX_ROWS, most_rows(net)))
     loss = explain_failures(pick(recipe.loss, net.head))
     programs = source.program.with_modules(source.modules).eval(), net.program
     before, after = (net.run_in_slices(program, validation[0]) for program in programs)

@@ -12,12 +12,19 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from windtunnel.encode import Batch
+from windtunnel.program.translated import TranslatedPipeline
+from windtunnel.trainers.data.loader import DENSE_BYTES, dense_bytes
 
 MAX_ROWS = 200_000
 """Rows that are collected of a loader, and that interactions are selected on."""
 
 Items = tuple[Any, ...]
 """Rows, targets, and weights where the loader yields them."""
+
+
+def most_rows(net: TranslatedPipeline) -> int:
+    """The most validation rows to collect: as many as a residual model takes, else those of ``DENSE_BYTES``."""
+    return MAX_ROWS if net.takes_residual_model() else DENSE_BYTES // dense_bytes(net, 1)
 
 
 def take(items: Items, index: Tensor) -> Items:

@@ -69,10 +69,9 @@ def _candidate(
     there it must be significantly better.
     """
     name = "boosted residual" if best.residual is None else f"{best.name} + boosted"
-    tests, residual, (train, valid) = setup.tests, best.residual, setup.items
-    (_, of_train), (_, of_pipeline) = (setup.split_scores(rows) for rows, *_ in setup.items)
-    of_best = of_pipeline if best.crossfitted is None else best.crossfitted
-    rows = (of_train, *train[1:]), (of_best, *valid[1:])
+    tests, residual, (train, *of_rows) = setup.tests, best.residual, setup.items[0]
+    of_best = tests.pipeline_scores if best.crossfitted is None else best.crossfitted
+    rows = (setup.split_scores(train)[1], *of_rows), (of_best, *tests.rows[1:])
     boosted = fit_boosted(features, *rows, tests.split.halves, tests.loss, setup.initial.residual.unit, recipe.seed)
     if boosted is None:
         return Candidate(name, None, rejected=NO_TREE)
@@ -82,7 +81,7 @@ def _candidate(
         return boosted.scores(encoded, start if residual is None else start + residual.scores(encoded))
 
     val_loss, value = evaluate_both(metric, tests.loss, scores, setup.valid)
-    test = tests.compare(metric, of_pipeline, boosted.crossfitted)
+    test = tests.compare(metric, tests.pipeline_scores, boosted.crossfitted)
     return Candidate(
         name,
         value,
