@@ -55,7 +55,9 @@ def test_a_fit_that_fails_leaves_the_translation_as_it_was(options: dict[str, An
 
 def test_columns_that_are_not_significant_are_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        training_run, "_crossfitted_scores", lambda setup, *_: (torch.zeros_like(setup.tests.interactions), None)
+        training_run,
+        "_crossfitted_scores",
+        lambda setup, *_: (torch.zeros_like(setup.cross_fitting.of_interactions), None),
     )
     train, valid = parts(rows()[1] > 0)
     options = {"epochs": 2, "batch_size": 256, "progress": False}

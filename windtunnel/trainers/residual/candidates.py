@@ -114,7 +114,10 @@ def residual_candidates(
 ) -> list[Candidate]:
     """Candidates, simplest first: translation, source pipeline, tree-block weights, interactions, residual model."""
     metric = recipe.metric_for(trained.fit.model)
-    of_model = [_interactions_candidate(setup, metric), _residual_candidate(setup.tests, trained, metric, recipe)]
+    of_model = [
+        _interactions_candidate(setup, metric),
+        _residual_candidate(setup.cross_fitting, trained, metric, recipe),
+    ]
     return _pipeline_candidates(net, data, setup, recipe, metric) + [
         replace(candidate, pipeline=setup.pipeline, shrinkage=installed_part(candidate.test, recipe))
         for candidate in of_model
@@ -133,7 +136,7 @@ def _pipeline_candidates(
     net: TranslatedPipeline, data: DataModule, setup: ResidualSetup, recipe: Recipe, metric: Metric
 ) -> list[Candidate]:
     """The candidates without a residual model."""
-    exact, weighted, loss = dict(net.exact_modules), setup.weighted, setup.tests.loss
+    exact, weighted, loss = dict(net.exact_modules), setup.weighted, setup.cross_fitting.loss
 
     def candidate(name: str, modules: dict[int, Module]) -> Candidate:
         """The program with these modules in place of its own, evaluated."""
@@ -163,16 +166,18 @@ def _pipeline_candidates(
 
 def _interactions_candidate(setup: ResidualSetup, metric: Metric) -> Candidate | None:
     """The interactions alone, where any were selected."""
-    initial, tests = setup.initial, setup.tests
-    if tests.interaction_test is None:
+    initial, cross_fitting = setup.initial, setup.cross_fitting
+    if cross_fitting.interaction_test is None:
         return None
-    if not tests.interaction_test.significant:
-        scored = [((tests.pipeline_scores + tests.interactions,), *tests.rows[1:])]
-        val_loss, value = evaluate_both(metric, average_over_blocks(tests.loss), lambda scores: scores, scored)
-        test = tests.interaction_test
+    if not cross_fitting.interaction_test.significant:
+        scored = [((cross_fitting.pipeline_scores + cross_fitting.of_interactions,), *cross_fitting.rows[1:])]
+        val_loss, value = evaluate_both(metric, average_over_blocks(cross_fitting.loss), lambda scores: scores, scored)
+        test = cross_fitting.interaction_test
         return Candidate("interactions", value, val_loss, test=test, rejected=test.reason)
-    test = tests.compare(metric, tests.pipeline_scores, tests.interaction_scores)
-    val_loss, value = evaluate_both(metric, tests.loss, initial.init_scores, initial.validation_batches(setup.valid))
+    test = cross_fitting.compare(metric, cross_fitting.pipeline_scores, cross_fitting.scores_with_interactions)
+    val_loss, value = evaluate_both(
+        metric, cross_fitting.loss, initial.init_scores, initial.validation_batches(setup.valid)
+    )
     return Candidate(
         "interactions",
         value,
@@ -181,11 +186,13 @@ def _interactions_candidate(setup: ResidualSetup, metric: Metric) -> Candidate |
         test=test,
         rejected=test.reason,
         residual=initial.interactions_alone,
-        crossfitted=tests.interaction_scores,
+        crossfitted=cross_fitting.scores_with_interactions,
     )
 
 
-def _residual_candidate(tests: CrossFitting, trained: TrainedResidual, metric: Metric, recipe: Recipe) -> Candidate:
+def _residual_candidate(
+    cross_fitting: CrossFitting, trained: TrainedResidual, metric: Metric, recipe: Recipe
+) -> Candidate:
     """The whole residual model, with the columns of the best epoch.
 
     It is rejected where the test rows show no gain, of the whole model or of its columns. A gain need not exceed its
@@ -195,9 +202,9 @@ def _residual_candidate(tests: CrossFitting, trained: TrainedResidual, metric: M
     if not training.best_epoch:
         change = "lowers the loss of epoch 0 and improves" if recipe.epoch_by_loss else "improves"
         return Candidate("residual model", None, rejected=f"no epoch {change} {metric.name}")
-    crossfitted = tests.interaction_scores + trained.scores
-    test = tests.compare(metric, tests.pipeline_scores, crossfitted)
-    columns = tests.compare(metric, tests.interaction_scores, crossfitted)
+    crossfitted = cross_fitting.scores_with_interactions + trained.scores
+    test = cross_fitting.compare(metric, cross_fitting.pipeline_scores, crossfitted)
+    columns = cross_fitting.compare(metric, cross_fitting.scores_with_interactions, crossfitted)
     rejected = _why_rejected(test, trained)
     if not rejected and (reason := _why_rejected(columns, trained)):
         rejected = f"its columns alone: loss {-columns.gain:+.4f} ± {columns.standard_error:.4f}; {reason}"

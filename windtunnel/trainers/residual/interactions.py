@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -46,7 +46,7 @@ class InitialResidual:
     """The residual model before its training, and what tests it."""
 
     fit: ResidualFit  # selected on all validation rows
-    tests: CrossFitting
+    cross_fitting: CrossFitting
     coder: ColumnCoder  # codes of all columns, also of those that the model does not read
 
 
@@ -68,49 +68,72 @@ def fit_interactions(
     ``train`` and ``valid`` are rows with init scores, training rows none of weight 0; ``split`` are halves of the
     validation rows. ``rank`` is the width of the factors.
     """
-    head = residual_head(net.head)
-    outputs = train[0].numbers.shape[1] - len(net.encoder.numbers)
-    rows, scores = split_scores(train[0], outputs)
-    coder = ColumnCoder.of(net, rows)
-    sizes, unit = coder.sizes, _unit(head, scores, train[1])
-
-    of_train, of_valid = (_residuals(coder, loss, unit, *items) for items in (train, valid))
-    gradient = of_train.values.square().mean(dim=0).sqrt().clamp_min(torch.finfo(unit.dtype).tiny)
-    of_train, of_valid = (Residuals(each.codes, each.values / gradient) for each in (of_train, of_valid))
-    sample = of_train.sample(MAX_ROWS, generator)
-    init_scores = split_scores(valid[0], outputs)[1]
-
-    def select(index: Tensor) -> FittedInteractions:
-        selected = select_interactions(sample, of_valid.take(index), sizes, coder.columns)
-        tables = [fitted.table for fitted in fit_in_sequence(of_train, selected.interactions)]
-        codes, rest = of_valid.codes[index], [block[index] for block in valid[1:]]
-        values = [table[each.cells(codes)] for each, table in zip(selected.interactions, tables, strict=True)]
-        weights = _weights(values, unit, loss, init_scores[index], *rest)
-        return FittedInteractions(selected.columns, selected.interactions, tables, weights)
-
-    selected = select(split.shuffled.sort().values)
+    rows = RowsWithResiduals.of(net, train, valid, loss, generator)
+    selected = rows.select(split.shuffled.sort().values)
     if not selected.columns:
         return None
-    of_halves = [select(half) for half in split.halves]
-    crossfitted, test = torch.zeros_like(init_scores), None
+    of_halves = [rows.select(half) for half in split.halves]
+    init_scores, *rest = rows.scored
+    of_interactions, test = torch.zeros_like(init_scores), None
     if selected.interactions:
         for each, tested in zip(of_halves, reversed(split.halves), strict=True):
-            crossfitted[tested] = each.scores(of_valid.codes[tested]) * unit
-        test = compare_losses(loss, split.shuffled, init_scores, init_scores + crossfitted, *valid[1:])
-    significant = test is not None and test.significant
+            of_interactions[tested] = each.scores(rows.valid.codes[tested]) * rows.unit
+        test = compare_losses(loss, split.shuffled, init_scores, init_scores + of_interactions, *rest)
+    if test is None or not test.significant:
+        selected, *of_halves = (replace(each, interactions=[]) for each in (selected, *of_halves))
+    fit = rows.untrained(selected, rank, generator)
+    fits = [rows.untrained(half, rank, generator) if half.columns else None for half in of_halves]
+    return InitialResidual(fit, CrossFitting(valid, split, fits, loss, of_interactions, test), rows.coder)
 
-    def initial(selected: FittedInteractions) -> ResidualFit:
-        inputs, size = coder.inputs(selected.columns), [sizes[column] for column in selected.columns]
-        model = ResidualModel.zero(coder.edges[inputs.numbers], size, unit, rank=rank, generator=generator)
-        on_scores = ResidualOnScores(model, head, gradient=float(gradient.square().mean().sqrt()))
-        offset = torch.zeros_like(scores)
-        if significant and selected.interactions:
-            offset = _set_interactions(model, selected, of_train)
-        return ResidualFit(on_scores, inputs, offset)
 
-    fit = initial(selected)
-    halves = [initial(each) if each.columns else None for each in of_halves]
-    return InitialResidual(fit, CrossFitting(valid, split, halves, loss, crossfitted, test), coder)
+@dataclass(frozen=True)
+class RowsWithResiduals:
+    """Training and validation rows by their residuals, on which interactions are selected and fitted."""
+
+    coder: ColumnCoder
+    head: Head  # of the model with a residual
+    loss: Loss
+    unit: Tensor  # ``[K]``, raw scores per unit of the residual model
+    gradient: Tensor  # ``[K]``, root mean square of the training rows' gradients, by which residuals are divided
+    train: Residuals
+    sample: Residuals  # at most ``MAX_ROWS`` training rows, on which interactions are screened
+    valid: Residuals
+    scored: Items  # init scores of the validation rows ``[N, K]``, targets, and maybe weights
+
+    @classmethod
+    def of(
+        cls, net: TranslatedPipeline, train: Items, valid: Items, loss: Loss, generator: torch.Generator
+    ) -> RowsWithResiduals:
+        """Compute the residuals of rows with init scores."""
+        head, outputs = residual_head(net.head), train[0].numbers.shape[1] - len(net.encoder.numbers)
+        rows, scores = split_scores(train[0], outputs)
+        coder, unit = ColumnCoder.of(net, rows), _unit(head, scores, train[1])
+        of_train, of_valid = (_residuals(coder, loss, unit, *items) for items in (train, valid))
+        gradient = of_train.values.square().mean(dim=0).sqrt().clamp_min(torch.finfo(unit.dtype).tiny)
+        of_train, of_valid = (Residuals(each.codes, each.values / gradient) for each in (of_train, of_valid))
+        sample = of_train.sample(MAX_ROWS, generator)
+        scored = split_scores(valid[0], outputs)[1], *valid[1:]
+        return cls(coder, head, loss, unit, gradient, of_train, sample, of_valid, scored)
+
+    def select(self, index: Tensor) -> FittedInteractions:
+        """Columns and interactions, selected and weighed on the validation rows at these indices."""
+        selected = select_interactions(self.sample, self.valid.take(index), self.coder.sizes, self.coder.columns)
+        tables = [fitted.table for fitted in fit_in_sequence(self.train, selected.interactions)]
+        codes, scored = self.valid.codes[index], [block[index] for block in self.scored]
+        values = [table[each.cells(codes)] for each, table in zip(selected.interactions, tables, strict=True)]
+        weights = _weights(values, self.unit, self.loss, *scored)
+        return FittedInteractions(selected.columns, selected.interactions, tables, weights)
+
+    def untrained(self, selected: FittedInteractions, rank: int, generator: torch.Generator) -> ResidualFit:
+        """The residual model of these columns and interactions, before its training."""
+        inputs, sizes = self.coder.inputs(selected.columns), [self.coder.sizes[each] for each in selected.columns]
+        edges = self.coder.edges[inputs.numbers]
+        model = ResidualModel.zero(edges, sizes, self.unit, rank=rank, generator=generator)
+        offset = torch.zeros_like(self.train.values)
+        if selected.interactions:
+            offset = _set_interactions(model, selected, self.train)
+        gradient = float(self.gradient.square().mean().sqrt())
+        return ResidualFit(ResidualOnScores(model, self.head, gradient), inputs, offset)
 
 
 def _residuals(

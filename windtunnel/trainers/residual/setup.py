@@ -29,7 +29,7 @@ class ResidualSetup:
     """A residual model before its training, and the rows to train and validate it on."""
 
     initial: ResidualFit
-    tests: CrossFitting
+    cross_fitting: CrossFitting
     coder: ColumnCoder
     # gives the init scores: the source pipeline, with tree-block weights where they are significant
     pipeline: FrozenPipeline
@@ -38,8 +38,7 @@ class ResidualSetup:
     # train, valid: the rows of ``fit`` with init scores
     train: EncodedLoader
     valid: EncodedLoader
-    # training rows, without those of weight 0, and validation rows, both with init scores: all, or a sample of a stream
-    items: tuple[Items, Items]
+    train_items: Items  # training rows with init scores, without those of weight 0: all, or a sample of a stream
     mask: Tensor | None  # bool ``[N]``, training rows with a weight above 0; None if all have one
 
     def split_scores(self, rows: Batch) -> tuple[Batch, Tensor]:
@@ -74,13 +73,13 @@ def prepare_residual(net: TranslatedPipeline, data: DataModule, recipe: Recipe) 
     train, valid = scorer.add_to(data.train), scorer.add_to(data.valid)
     rows = scorer.add_init_scores(validation[0]) if valid.rows is None else valid.rows
     counted, mask = weighted_rows(train.collect(MAX_ROWS))
-    items = counted, (rows, *validation[1:])
-    initial = fit_interactions(net, *items, split, loss, recipe.residual_rank, generator)
+    valid_items = rows, *validation[1:]
+    initial = fit_interactions(net, counted, valid_items, split, loss, recipe.residual_rank, generator)
     if initial is None:
         return None
     pipeline = FrozenPipeline(net.program, modules, net.head)
-    fit, tests, coder = initial.fit, initial.tests, initial.coder
-    return ResidualSetup(fit, tests, coder, pipeline, scorer, weighted, train, valid, items, mask)
+    fit, cross_fitting, coder = initial.fit, initial.cross_fitting, initial.coder
+    return ResidualSetup(fit, cross_fitting, coder, pipeline, scorer, weighted, train, valid, counted, mask)
 
 
 def why_no_residual(data: DataModule) -> str:

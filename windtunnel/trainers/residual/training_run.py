@@ -48,9 +48,9 @@ def train_residual(
     fit = replace(setup.initial, model=deepcopy(setup.initial.model))
     training = train(fit.model, setup.loaders, recipe, lightning, checkpoints)
     if training.error is None and not training.best_epoch:
-        return TrainedResidual(fit, training, torch.zeros_like(setup.tests.interactions))
+        return TrainedResidual(fit, training, torch.zeros_like(setup.cross_fitting.of_interactions))
     processes = lightning.trainer is not None and world() > 1
-    batches = setup.train.rows is None and isinstance(setup.tests.loss, CustomLoss)
+    batches = setup.train.rows is None and isinstance(setup.cross_fitting.loss, CustomLoss)
     if training.error is None and not processes and not batches:
         if lightning.trainer is not None:
             recipe = replace(recipe, epochs=len(training.epochs) - 1, max_steps=None, val_check_interval=None)
@@ -70,18 +70,18 @@ def _crossfitted_scores(
     Rows of a stream are not read again: these models are trained on a sample of it. The error is one that ended a
     training, such as an interrupt.
     """
-    tests, mask, training = setup.tests, setup.mask, setup.train
+    cross_fitting, mask, training = setup.cross_fitting, setup.mask, setup.train
     if training.rows is None:
-        (sample, *rest), mask = setup.items[0], None
+        (sample, *rest), mask = setup.train_items, None
         training = EncodedRows(sample, *rest, batch_size=recipe.rows_per_step(len(rest[0])), seed=recipe.seed)
-    scores = torch.zeros_like(tests.interactions)
-    halves = tests.split.halves
+    scores = torch.zeros_like(cross_fitting.of_interactions)
+    halves = cross_fitting.split.halves
     with Phase("training two residual models for the test", len(halves)) as phase, show_progress(False):
-        for initial, selected_on, tested in zip(tests.fits, halves, reversed(halves), strict=True):
+        for initial, selected_on, tested in zip(cross_fitting.fits, halves, reversed(halves), strict=True):
             if initial is not None:
                 fit = replace(initial, model=deepcopy(initial.model))
-                valid = fit.validation_batches(EncodedRows(*take(tests.rows, selected_on)).in_order())
-                values = evaluate_both(recipe.metric_for(fit.model), tests.loss, fit.model, valid)
+                valid = fit.validation_batches(EncodedRows(*take(cross_fitting.rows, selected_on)).in_order())
+                values = evaluate_both(recipe.metric_for(fit.model), cross_fitting.loss, fit.model, valid)
                 if not all(map(math.isfinite, values)):
                     continue
                 loaders = Loaders(fit.training_batches(training, mask), valid)
@@ -97,5 +97,5 @@ def _crossfitted_scores(
 
 def _column_scores(fit: ResidualFit, setup: ResidualSetup, index: Tensor | slice) -> Tensor:
     """Scores of the columns of a model for some of the validation rows."""
-    rows, _ = split_scores(setup.tests.rows[0], fit.outputs)
+    rows, _ = split_scores(setup.cross_fitting.rows[0], fit.outputs)
     return fit.fitted.column_scores(rows.take(index))

@@ -31,9 +31,10 @@ def add_boosted(
     With fewer than ``MIN_ROWS`` training rows there is no boosted residual, and none with a custom loss, whose
     derivatives for single rows may not be defined.
     """
-    if isinstance(setup.tests.loss, CustomLoss) or len(setup.items[0][1]) < MIN_ROWS:
+    if isinstance(setup.cross_fitting.loss, CustomLoss) or len(setup.train_items[1]) < MIN_ROWS:
         return list(candidates)
-    features = fit_features(net.head, setup.coder, *setup.items, setup.tests.loss, recipe.seed)
+    items = setup.train_items, setup.cross_fitting.rows
+    features = fit_features(net.head, setup.coder, *items, setup.cross_fitting.loss, recipe.seed)
     if features is None:
         return list(candidates)
     boosted = _candidate(select(candidates, metric), setup, features, recipe, metric)
@@ -69,10 +70,12 @@ def _candidate(
     there it must be significantly better.
     """
     name = "boosted residual" if best.residual is None else f"{best.name} + boosted"
-    tests, residual, (train, *of_rows) = setup.tests, best.residual, setup.items[0]
-    of_best = tests.pipeline_scores if best.crossfitted is None else best.crossfitted
-    rows = (setup.split_scores(train)[1], *of_rows), (of_best, *tests.rows[1:])
-    boosted = fit_boosted(features, *rows, tests.split.halves, tests.loss, setup.initial.residual.unit, recipe.seed)
+    cross_fitting, residual, (train, *of_rows) = setup.cross_fitting, best.residual, setup.train_items
+    of_best = cross_fitting.pipeline_scores if best.crossfitted is None else best.crossfitted
+    rows = (setup.split_scores(train)[1], *of_rows), (of_best, *cross_fitting.rows[1:])
+    boosted = fit_boosted(
+        features, *rows, cross_fitting.split.halves, cross_fitting.loss, setup.initial.residual.unit, recipe.seed
+    )
     if boosted is None:
         return Candidate(name, None, rejected=NO_TREE)
 
@@ -80,8 +83,8 @@ def _candidate(
         encoded, start = setup.split_scores(Batch(numbers, ids))
         return boosted.scores(encoded, start if residual is None else start + residual.scores(encoded))
 
-    val_loss, value = evaluate_both(metric, tests.loss, scores, setup.valid)
-    test = tests.compare(metric, tests.pipeline_scores, boosted.crossfitted)
+    val_loss, value = evaluate_both(metric, cross_fitting.loss, scores, setup.valid)
+    test = cross_fitting.compare(metric, cross_fitting.pipeline_scores, boosted.crossfitted)
     return Candidate(
         name,
         value,
