@@ -10,11 +10,12 @@ from windtunnel.assemble.context import Context
 from windtunnel.assemble.graph_column import Place
 from windtunnel.assemble.predictors import ScoredPredictor
 from windtunnel.modules.base import Module
+from windtunnel.modules.outputs.label_rules import LabelThreshold, ProbabilityThreshold
 from windtunnel.modules.tables.category_table import Identity
 from windtunnel.pipeline.expressions import Expression, Step
 from windtunnel.program.head import METHODS, Head
 from windtunnel.program.program import ProgramStep, takes_of
-from windtunnel.translators.conversions import CategoryEncoding, TokenCounts, Transformer
+from windtunnel.translators.conversions import CategoryEncoding, Composite, TokenCounts, Transformer
 
 
 def predictor_methods(
@@ -24,7 +25,9 @@ def predictor_methods(
     builder = context.builder
     modules: dict[str, tuple[Module, list[Place]]] = {}
     for method, (step, composite) in scored.composite_methods.items():
-        if hasattr(pipeline, method):
+        if hasattr(pipeline, method) and (rule := _rule_on_scores(context, step, composite, scored)) is not None:
+            modules[method] = (rule, scored.places)
+        elif hasattr(pipeline, method):
             parts = context.columns(context.composites.parts(step, composite))
             modules[method] = (composite.then, builder.places(step.name, parts))
     if scored.slot != len(builder.steps) + 1:
@@ -45,6 +48,21 @@ def predictor_methods(
         rejects = builder.rejections(scored.step.estimator, len(places), method) if probes else ()
         steps[method] = ProgramStep(module, takes_of(places), scored.step.name, rejects)
     return steps, scored
+
+
+def _rule_on_scores(context: Context, step: Step, method: Composite, scored: ScoredPredictor) -> Module | None:
+    """A threshold on what the link or ``decision_function`` gives, as a function of the raw scores; else None."""
+    rule, predictor = method.then, scored.predictor
+    if not isinstance(rule, LabelThreshold) or len(method.parts) != 1:
+        return None
+    (part,), conversion = method.parts, context.conversions.of_step(step)
+    own_steps = {**scored.composite_methods, **predictor.methods, **predictor.column_methods}
+    if part.estimator is not conversion.then or part.method in own_steps:
+        return None
+    if part.method == "predict_proba" and part.output_columns is not None:
+        (positive,) = part.output_columns
+        return ProbabilityThreshold(rule.bound, predictor.link, **predictor.link_options, positive=positive)
+    return rule if part.method == "decision_function" and predictor.decision_scale == 1 else None
 
 
 def transformer_methods(context: Context, expression: Expression) -> dict[str, ProgramStep]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import torch
@@ -14,6 +14,7 @@ from windtunnel.modules.outputs.links import PROBABILITIES
 from windtunnel.objectives import weighted
 from windtunnel.objectives.weighted import Score, WeightedMetric
 from windtunnel.program.head import Head
+from windtunnel.program.score_methods import ScoreRule
 
 GREATER_IS_BETTER = {
     "auroc": True,
@@ -68,15 +69,23 @@ class Metric:
         The task, the link and the classes of the translation.
     extra_methods : collection of str
         Methods of the source that have steps of their own; the function of that name returns them.
+    rules : dict, optional
+        Methods of the source that are functions of the raw scores with steps of their own: name -> ``ScoreRule``.
     """
 
-    def __init__(self, name: str | None, head: Head, extra_methods: Collection[str] = ()) -> None:
-        self.name = _pick(name, head, extra_methods)
+    def __init__(
+        self,
+        name: str | None,
+        head: Head,
+        extra_methods: Collection[str] = (),
+        rules: Mapping[str, ScoreRule] = {},  # noqa: B006  # never changed
+    ) -> None:
+        self.name = _pick(name, head, {*extra_methods, *rules})
         self.greater_is_better = GREATER_IS_BETTER[self.name]
         method = _method(self.name, head)
         # The method whose output ``update`` needs; None where the raw scores are enough.
         self.method = method if method in extra_methods else None
-        self._head = head
+        self._head, self._rule = head, None if method is None else rules.get(method)
         self._rows = None if self.name == "loss" else WeightedMetric(_score(self.name, head))
 
     def output(self, net: Any, numbers: Tensor, ids: Tensor) -> Tensor | None:
@@ -98,7 +107,10 @@ class Metric:
             counted = parts[2] > 0
             parts = [part[counted] for part in parts]
         scores, target, weight, *outputs = (part.detach() for part in parts)
-        values = self._values(scores.double(), target, *outputs).double()
+        scores = scores.double()
+        if self._rule is not None:
+            outputs = [self._rule(scores)]
+        values = self._values(scores, target, *outputs).double()
         # Labels of non-finite scores would be finite.
         finite = scores.isfinite().all(dim=1).reshape(-1, *[1] * (values.dim() - 1))
         self._rows.update(values.where(finite, math.nan), target, weight)

@@ -2,15 +2,55 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from torch import Tensor
+
 from windtunnel.modules.base import Module
-from windtunnel.modules.outputs.label_rules import LabelIndex, LabelIndexColumn, LabelThreshold
+from windtunnel.modules.outputs.label_rules import ProbabilityThreshold
+from windtunnel.modules.outputs.links import PROBABILITIES
 from windtunnel.modules.tables.category_table import Identity
+from windtunnel.program.head import Head
 from windtunnel.program.program import Program, ProgramStep, Take, last_slot
 
 METHODS = ("decision_function", "predict", "predict_log_proba")
-"""The methods that may follow. ``predict`` follows only if it returns the label of the greatest score, which metrics
-take in the training of a residual model. ``predict_proba`` never follows: a lower loss of the scores need not improve
-what its step computes."""
+"""The methods that may follow. ``predict_proba`` never does: a lower loss of the scores need not improve what its step
+computes."""
+
+
+@dataclass(frozen=True)
+class ScoreRule:
+    """The step of a method as a function of raw scores."""
+
+    module: Module
+    columns: list[int]  # the columns of the scores that it reads
+
+    def __call__(self, scores: Tensor) -> Tensor:
+        """Raw scores ``[B, K]`` -> the output of the method."""
+        output: Tensor = self.module(scores[:, self.columns].cpu())
+        return output.to(scores.device)
+
+
+def score_rules(program: Program, head: Head) -> dict[str, ScoreRule]:
+    """The steps of the methods that follow the scores which a residual model is added to.
+
+    Where the program outputs probabilities, these scores are their logarithms.
+    """
+    modules = {method: program.method_steps[method].module for method in score_methods(program)}
+    if head.link in PROBABILITIES:
+        modules = on_log_probabilities(modules)
+    columns = score_methods(program)
+    return {method: ScoreRule(module, columns[method]) for method, module in modules.items()}
+
+
+def on_log_probabilities(modules: Mapping[str, Module]) -> dict[str, Module]:
+    """The modules of methods that read probabilities, for their logarithms instead; without those that cannot."""
+    return {
+        method: ProbabilityThreshold(module.bound, "softmax", positive=module.positive)
+        for method, module in modules.items()
+        if isinstance(module, ProbabilityThreshold)
+    }
 
 
 def score_methods(program: Program) -> dict[str, list[int]]:
@@ -20,8 +60,7 @@ def score_methods(program: Program) -> dict[str, list[int]]:
     found = {}
     for method, step in program.method_steps.items():
         read = [column if slot == last_slot(program) else columns.get((slot, column)) for slot, column in step.places()]
-        takes_greatest = method != "predict" or _is_greatest(step.module)
-        if method in METHODS and None not in read and takes_greatest:
+        if method in METHODS and None not in read:
             found[method] = [column for column in read if column is not None]
     return found
 
@@ -39,13 +78,6 @@ def steps_before(program: Program, position: int) -> Program:
     moved = _moved(program, score_methods(program), last_slot(shorter))
     shorter.method_steps.update({**program.method_steps, **moved})
     return shorter
-
-
-def _is_greatest(rule: Module) -> bool:
-    """Whether a rule gives the label of the greatest score, of two labels that of a score from 0 on."""
-    if isinstance(rule, LabelThreshold):
-        return float(rule.bound) == 0 and rule.positive == 1 and rule.sign == 1
-    return isinstance(rule, LabelIndex | LabelIndexColumn)
 
 
 def _moved(program: Program, methods: dict[str, list[int]], slot: int) -> dict[str, ProgramStep]:

@@ -15,6 +15,7 @@ from windtunnel.trainers.loop.compiled import MODES
 if TYPE_CHECKING:
     from windtunnel.objectives.metrics import Metric
     from windtunnel.program.head import Head
+    from windtunnel.program.score_methods import ScoreRule
 
 OPTIMIZERS = ("adam", "adamw", "sgd")
 SCHEDULES = ("constant", "cosine")
@@ -281,13 +282,13 @@ class Recipe:
         """The validation metric of a net: by default the mean of ``loss`` if that is given, else that of the task."""
         from windtunnel.objectives.metrics import extra_methods
 
-        return self.metric_of(net.head, extra_methods(net))
+        return self.metric_of(net.head, extra_methods(net), getattr(net, "rules", {}))
 
-    def metric_of(self, head: Head, methods: Collection[str] = ()) -> Metric:
-        """The validation metric of a head; ``methods`` are those that a program step computes, not the raw scores."""
+    def metric_of(self, head: Head, methods: Collection[str] = (), rules: Mapping[str, ScoreRule] = {}) -> Metric:
+        """The validation metric of a head; ``methods`` and ``rules`` are those of ``Metric``."""
         from windtunnel.objectives.metrics import Metric
 
-        return Metric(self.metric or ("loss" if self.loss else None), head, methods)
+        return Metric(self.metric or ("loss" if self.loss else None), head, methods, rules)
 
     def residual_recipe(self) -> Recipe:
         """The default recipe with the options of this one that are not about the training of the translation."""

@@ -11,8 +11,9 @@ import onnxruntime
 import pytest
 from catboost import CatBoostClassifier
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis
-from sklearn.ensemble import GradientBoostingClassifier
+from sklearn.ensemble import GradientBoostingClassifier, RandomForestClassifier
 from sklearn.metrics import log_loss
+from sklearn.model_selection import FixedThresholdClassifier, TunedThresholdClassifierCV
 from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import NearestCentroid
 from sklearn.svm import SVC, OneClassSVM
@@ -27,6 +28,11 @@ SOURCES = {
     "linear discriminant": (LinearDiscriminantAnalysis(), 2),
     "quadratic discriminant": (QuadraticDiscriminantAnalysis(), 2),
     "support vectors": (SVC(), 2),
+    "support vectors of three classes": (SVC(break_ties=True), 3),
+    "threshold": (FixedThresholdClassifier(GradientBoostingClassifier(n_estimators=10), threshold=0.3), 2),
+    "threshold of the first label": (FixedThresholdClassifier(GaussianNB(), threshold=0.3, pos_label="low"), 2),
+    "tuned threshold of a forest": (TunedThresholdClassifierCV(RandomForestClassifier(10, max_depth=3)), 2),
+    "threshold on decisions": (FixedThresholdClassifier(SVC(), threshold=0.2), 2),
 }
 OPTIONS: Any = {"progress": False, "epochs": 3}
 
@@ -48,10 +54,17 @@ def fitted(name: str) -> tuple[Any, windtunnel.Translation]:
 def check(name: str, net: Any, X: Any) -> None:
     """Labels, log-probabilities and decisions follow from the same scores as the probabilities."""
     source, _ = fitted(name)
-    if name == "support vectors":
-        np.testing.assert_array_equal(net.predict(X), net.classes_[(net.decision_function(X) > 0).astype(int)])
+    if "support vectors" in name or name == "threshold on decisions":
+        decisions = net.decision_function(X)
+        greatest = decisions.argmax(axis=1) if decisions.ndim == 2 else decisions >= getattr(source, "threshold", 0)
+        np.testing.assert_array_equal(net.predict(X), net.classes_[greatest.astype(int)])
         return
     probabilities = net.predict_proba(X)
+    if "threshold" in name:
+        positive = int(name != "threshold of the first label")
+        reached = probabilities[:, positive] >= getattr(source, "best_threshold_", getattr(source, "threshold", None))
+        np.testing.assert_array_equal(net.predict(X), net.classes_[np.where(reached, positive, 1 - positive)])
+        return
     np.testing.assert_allclose(net.predict_log_proba(X), np.log(probabilities), rtol=1e-6, atol=1e-9)
     labels = net.classes_[probabilities.argmax(axis=1)]
     np.testing.assert_array_equal(net.predict(X), labels[:, None] if name == "catboost" else labels)
@@ -66,7 +79,7 @@ def test_every_output_follows_the_residual_model(name: str, tmp_path: Path) -> N
     X, y = rows(SOURCES[name][1], 2000, 3)
     assert isinstance(net.program.steps[-1].module, ResidualSum)
     assert np.mean(net.predict(X).ravel() == y) > np.mean(source.predict(X).ravel() == y)
-    if name != "support vectors":
+    if hasattr(source, "predict_proba"):
         assert log_loss(y, net.predict_proba(X)) < log_loss(y, source.predict_proba(X))
     check(name, net, X)
 
@@ -91,14 +104,26 @@ def test_an_exported_file_has_the_labels_of_the_sum(name: str, tmp_path: Path) -
     np.testing.assert_array_equal(net.classes_[np.ravel(labels)], np.ravel(net.predict(X)))
 
 
-BORDER = CatBoostClassifier(iterations=5, verbose=0, allow_writing_files=False, thread_count=1)
+def test_the_threshold_of_catboost_is_on_the_sum() -> None:
+    source = CatBoostClassifier(iterations=5, verbose=0, allow_writing_files=False, thread_count=1)
+    source.fit(*rows(2, 300, 0)).set_probability_threshold(0.3)
+    net = windtunnel.translate(source).fit(rows(2, 1500, 1), rows(2, 800, 2), **OPTIONS)
+    X, _ = rows(2, 2000, 3)
+    assert isinstance(net.program.steps[-1].module, ResidualSum)
+    np.testing.assert_array_equal(net.predict(X), net.classes_[(net.predict_proba(X)[:, 1] > 0.3).astype(int)])
 
 
-@pytest.mark.parametrize(("source", "classes"), [(SVC(), 3), (BORDER, 2), (NearestCentroid(), 2)])
-def test_other_rules_than_the_greatest_score_do_not_follow(source: Any, classes: int) -> None:
-    source.fit(*rows(classes, 300, 0))
-    if source is BORDER:
-        source.set_probability_threshold(0.3)
+@pytest.mark.parametrize("name", ["threshold", "tuned threshold of a forest", "support vectors of three classes"])
+def test_a_metric_of_labels_takes_the_rule_of_the_source(name: str) -> None:
+    source, valid = fitted(name)[0], rows(SOURCES[name][1], 800, 2)
+    net = windtunnel.translate(source).fit(rows(SOURCES[name][1], 1500, 1), valid, metric="accuracy", **OPTIONS)
+    assert net.history.start == pytest.approx(np.mean(source.predict(valid[0]) == valid[1]))
+    assert net.history.best == pytest.approx(np.mean(net.predict(valid[0]) == valid[1]))
+    assert net.history.best > net.history.start
+
+
+def test_labels_that_do_not_follow_from_the_scores() -> None:
+    source = NearestCentroid().fit(*rows(2, 300, 0))
     assert not windtunnel.translate(source).takes_residual_model()
 
 

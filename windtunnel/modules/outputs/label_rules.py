@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from windtunnel.modules.base import Module, bounded
+from windtunnel.modules.outputs.links import LINKS
 
 
 class LabelIndex(Module):
@@ -47,6 +48,27 @@ class LabelThreshold(Module):
     def forward(self, scores: Tensor) -> Tensor:
         """[B, 1] -> int64 [B]."""
         reached = (scores[:, 0] * self.sign >= self.bound).to(torch.int64)
+        return reached if self.positive == 1 else 1 - reached
+
+
+class ProbabilityThreshold(Module):
+    """The index of one of two labels, by a threshold on its probability.
+
+    y = positive where link(scale s)_positive >= bound, else 1 - positive
+    """
+
+    bound: Tensor  # a number, a probability
+    link: str  # a name in ``LINKS``
+    scale: float = 1.0  # what the scores are multiplied by first
+    positive: int = bounded(0, 1, default=1)  # the label, 0 or 1, whose probability it is
+
+    def __post_init__(self) -> None:
+        self.function = LINKS[self.link]
+
+    def forward(self, scores: Tensor) -> Tensor:
+        """[B, K] -> int64 [B]."""
+        probabilities = self.function(scores if self.scale == 1.0 else scores * self.scale)
+        reached = (probabilities[:, self.positive] >= self.bound).to(torch.int64)
         return reached if self.positive == 1 else 1 - reached
 
 

@@ -137,6 +137,7 @@ def _pipeline_candidates(
 ) -> list[Candidate]:
     """The candidates without a residual model."""
     exact, weighted, loss = dict(net.exact_modules), setup.weighted, setup.cross_fitting.loss
+    of_net = recipe.metric_for(net)
 
     def candidate(name: str, modules: dict[int, Module]) -> Candidate:
         """The program with these modules in place of its own, evaluated."""
@@ -148,9 +149,9 @@ def _pipeline_candidates(
             scorer = PipelineScorer(net, net.program.with_modules(modules).eval())
             val_loss, value = evaluate_both(metric, loss, scorer.scores, data.valid)
             epoch = None
-        if net.head.link in PROBABILITIES and metric.name != "loss":
+        if net.head.link in PROBABILITIES and metric.name != "loss" and of_net.method is None:
             # Probabilities as the pipeline outputs them: the init scores are clipped, which alone lowers the log loss.
-            value = evaluate(recipe.metric_for(net), loss, scorer.outputs, data.valid)
+            value = evaluate(of_net, loss, scorer.outputs, data.valid)
         return Candidate(name, value, val_loss, epoch)
 
     candidates = [candidate("translation", {})]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -12,6 +13,7 @@ from windtunnel.modules.linear.residual_model import ResidualModel
 from windtunnel.objectives.losses import Loss
 from windtunnel.objectives.row_blocks import average_over_blocks
 from windtunnel.program.head import Head
+from windtunnel.program.score_methods import ScoreRule, score_rules
 from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.trainers.recipe import LARGEST_BATCH
 from windtunnel.trainers.residual.column_coder import ColumnCoder
@@ -39,6 +41,10 @@ class FittedInteractions:
         for interaction, table, weight in zip(self.interactions, self.tables, self.weights, strict=True):
             total = total + weight * table[interaction.cells(codes)]
         return total
+
+    def columns_alone(self) -> FittedInteractions:
+        """The columns without interactions."""
+        return FittedInteractions(self.columns, [], [], self.weights.new_zeros(0))
 
 
 @dataclass(frozen=True)
@@ -80,7 +86,7 @@ def fit_interactions(
             of_interactions[tested] = each.scores(rows.valid.codes[tested]) * rows.unit
         test = compare_losses(loss, split.shuffled, init_scores, init_scores + of_interactions, *rest)
     if test is None or not test.significant:
-        selected, *of_halves = (replace(each, interactions=[]) for each in (selected, *of_halves))
+        selected, *of_halves = (each.columns_alone() for each in (selected, *of_halves))
     fit = rows.untrained(selected, rank, generator)
     fits = [rows.untrained(half, rank, generator) if half.columns else None for half in of_halves]
     return InitialResidual(fit, CrossFitting(valid, split, fits, loss, of_interactions, test), rows.coder)
@@ -91,7 +97,9 @@ class RowsWithResiduals:
     """Training and validation rows by their residuals, on which interactions are selected and fitted."""
 
     coder: ColumnCoder
-    head: Head  # of the model with a residual
+    # head, rules: of the model with a residual
+    head: Head
+    rules: Mapping[str, ScoreRule]
     loss: Loss
     unit: Tensor  # ``[K]``, raw scores per unit of the residual model
     gradient: Tensor  # ``[K]``, root mean square of the training rows' gradients, by which residuals are divided
@@ -113,7 +121,8 @@ class RowsWithResiduals:
         of_train, of_valid = (Residuals(each.codes, each.values / gradient) for each in (of_train, of_valid))
         sample = of_train.sample(MAX_ROWS, generator)
         scored = split_scores(valid[0], outputs)[1], *valid[1:]
-        return cls(coder, head, loss, unit, gradient, of_train, sample, of_valid, scored)
+        rules = score_rules(net.program, net.head)
+        return cls(coder, head, rules, loss, unit, gradient, of_train, sample, of_valid, scored)
 
     def select(self, index: Tensor) -> FittedInteractions:
         """Columns and interactions, selected and weighed on the validation rows at these indices."""
@@ -133,7 +142,7 @@ class RowsWithResiduals:
         if selected.interactions:
             offset = _set_interactions(model, selected, self.train)
         gradient = float(self.gradient.square().mean().sqrt())
-        return ResidualFit(ResidualOnScores(model, self.head, gradient), inputs, offset)
+        return ResidualFit(ResidualOnScores(model, self.head, self.rules, gradient), inputs, offset)
 
 
 def _residuals(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import dataclass, replace
 
@@ -11,6 +12,7 @@ from windtunnel.encode import Batch
 from windtunnel.modules.linear.residual_model import ResidualModel
 from windtunnel.modules.outputs.links import PROBABILITIES
 from windtunnel.program.head import Head
+from windtunnel.program.score_methods import ScoreRule
 from windtunnel.trainers.data.encoded_loader import EncodedLoader
 from windtunnel.trainers.residual.init_scores import (
     ResidualInputs,
@@ -33,9 +35,9 @@ class ResidualOnScores(nn.Module):
     numbers ``[B, n + K]``, ids int64 ``[B, m]`` -> ``[B, K]``
     """
 
-    def __init__(self, residual: ResidualModel, head: Head, gradient: float) -> None:
+    def __init__(self, residual: ResidualModel, head: Head, rules: Mapping[str, ScoreRule], gradient: float) -> None:
         super().__init__()
-        self.residual, self.head = residual, head
+        self.residual, self.head, self.rules = residual, head, rules
         # ``gradient`` is the root mean square of the loss's gradient by the scores; 0 where the scores are perfect.
         self.gradient_scale = gradient / USUAL_GRADIENT or 1.0
 
