@@ -5,6 +5,8 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3.12 || command -v p
 BIN := .venv/bin
 export OMP_WAIT_POLICY := passive
 STAMP := .venv/.ready
+# Python compiles what is imported; pip would compile every file, which takes twice as long as the rest.
+INSTALL := install --quiet --no-compile
 
 .PHONY: setup demo test test-fast test-oldest test-versions test-package docs linkcheck fuzz fuzz-files endurance kills native-sanitize check lint types coverage figure clean
 
@@ -13,8 +15,8 @@ setup: $(STAMP)
 # torch first and by itself: a pinned version takes the CPU build where one is at hand, a range never does.
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
-	$(BIN)/pip install --quiet "$$(grep '^torch==' constraints.txt)"
-	$(BIN)/pip install --quiet --constraint constraints.txt --editable ".[boost,onnx,serve,track,tune,docs,dev]"
+	$(BIN)/pip $(INSTALL) "$$(grep '^torch==' constraints.txt)"
+	$(BIN)/pip $(INSTALL) --constraint constraints.txt --editable ".[boost,onnx,serve,track,tune,docs,dev]"
 	touch $(STAMP)
 
 demo: setup
@@ -46,8 +48,8 @@ $(OLDEST)/.ready $(VERSIONS)/.ready: pyproject.toml constraints.txt constraints-
 	echo "torch==$(TORCH)" | cat - $(CONSTRAINTS) > $(@D)/first.txt
 	awk -F '==' 'NR == FNR { first[$$1]; print; next } !($$1 in first)' \
 		$(@D)/first.txt $(if $(NEWEST),/dev/null,constraints.txt) > $(@D)/constraints.txt
-	$(@D)/bin/pip install --quiet torch==$(TORCH)
-	$(@D)/bin/pip install --quiet --constraint $(@D)/constraints.txt --editable ".[boost,onnx,dev]"
+	$(@D)/bin/pip $(INSTALL) torch==$(TORCH)
+	$(@D)/bin/pip $(INSTALL) --constraint $(@D)/constraints.txt --editable ".[boost,onnx,dev]"
 	touch $@
 
 test-oldest: $(OLDEST)/.ready
@@ -61,11 +63,11 @@ PACKAGE := .venv-package
 test-package:
 	rm -rf $(PACKAGE)
 	$(PYTHON) -m venv $(PACKAGE)
-	$(PACKAGE)/bin/pip install --quiet --constraint constraints.txt --target $(PACKAGE)/build hatchling
+	$(PACKAGE)/bin/pip $(INSTALL) --constraint constraints.txt --target $(PACKAGE)/build hatchling
 	PYTHONPATH=$(PACKAGE)/build $(PACKAGE)/bin/python -m hatchling build --target sdist --directory $(PACKAGE)/dist
 	$(PACKAGE)/bin/pip wheel --quiet --no-deps --wheel-dir $(PACKAGE)/dist $(PACKAGE)/dist/*.tar.gz
-	$(PACKAGE)/bin/pip install --quiet "$$(grep '^torch==' constraints.txt)"
-	$(PACKAGE)/bin/pip install --quiet --constraint constraints.txt $(PACKAGE)/dist/*.whl
+	$(PACKAGE)/bin/pip $(INSTALL) "$$(grep '^torch==' constraints.txt)"
+	$(PACKAGE)/bin/pip $(INSTALL) --constraint constraints.txt $(PACKAGE)/dist/*.whl
 	$(PACKAGE)/bin/pip check
 	$(PACKAGE)/bin/pip list
 	cd $(PACKAGE) && PYTHONSAFEPATH=1 bin/python -W ignore ../tests/support/installed.py
