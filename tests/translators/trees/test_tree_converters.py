@@ -5,20 +5,15 @@ import warnings
 import catboost as cb
 import lightgbm as lgb
 import numpy as np
-import pandas as pd
 import pytest
 import torch
 import xgboost as xgb
-from scipy import sparse
 from sklearn import dummy, ensemble, linear_model, tree
-from sklearn.compose import make_column_transformer
-from sklearn.decomposition import TruncatedSVD
-from sklearn.feature_selection import SelectKBest
-from sklearn.impute import MissingIndicator
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import FunctionTransformer, MaxAbsScaler, Normalizer, SplineTransformer, StandardScaler
+from sklearn.preprocessing import FunctionTransformer
 
 import windtunnel
+from tests.support.tree_rows import categorical_rows, labels, rows, values
 from windtunnel.errors import BadInput, UnsupportedEstimator
 from windtunnel.modules.ensembles.ensemble import LabelVotes, MeanOfMembers, WeightedMedian
 from windtunnel.modules.ensembles.init_scores import ScoresWithInit
@@ -29,24 +24,8 @@ from windtunnel.modules.trees.hard import HardTrees
 from windtunnel.translators.registry import convert
 
 TINY = {"iterations": 6, "depth": 3, "verbose": 0, "allow_writing_files": False, "thread_count": 1}
+
 SMALL = {"n_estimators": 6, "max_depth": 3, "n_jobs": 1}
-
-
-def rows(count=200, missing=0.0, grid=False):
-    rng = np.random.default_rng(0)
-    x = rng.normal(size=(count, 3))
-    x = x.round(1) if grid else x.astype(np.float32).astype(np.float64)
-    x[rng.random(x.shape) < missing] = np.nan
-    return x
-
-
-def values(x):
-    filled = np.nan_to_num(x, nan=0.5)
-    return filled[:, 0] - filled[:, 1] ** 2
-
-
-def labels(x):
-    return np.digitize(values(x), [-1.0, 0.0])
 
 
 def linked(fitted, x):
@@ -95,6 +74,7 @@ TREES = {
     "xgboost": lambda: xgb.XGBRegressor(**SMALL),
     "catboost": lambda: cb.CatBoostRegressor(**TINY),
 }
+
 TOLERANCE = dict.fromkeys(TREES, 1e-12) | {"xgboost": 1e-6}  # XGBoost adds up in float32
 
 
@@ -147,38 +127,6 @@ def test_base_score_of_each_class():
     np.testing.assert_allclose(linked(fitted, x), fitted.predict_proba(x), 1e-6, 1e-6)
 
 
-@pytest.mark.parametrize("share", [None, 0.0, 1e-7, 0.3, 1 - 1e-7, 1.0], ids=str)
-@pytest.mark.parametrize(
-    "make",
-    [
-        xgb.XGBClassifier,
-        xgb.XGBRFClassifier,
-        lambda **options: xgb.XGBRegressor(objective="reg:logistic", **options),
-        lambda **options: xgb.XGBRegressor(objective="binary:logistic", **options),
-    ],
-    ids=["classifier", "forest", "shares", "probabilities"],
-)
-def test_xgboost_holds_the_share_that_it_starts_from(make, share):
-    x = rows()
-    # Leaves near 0, behind which the start shows to the last digit.
-    source = make(base_score=share, min_child_weight=0, reg_lambda=1e3, **SMALL)
-    source.fit(x, (values(x) > 0).astype(int) if share is not None else np.zeros(len(x)))
-    net = windtunnel.compile(source)
-    np.testing.assert_allclose(net.scores(x)[:, 0].numpy(), source.predict(x, output_margin=True), 1e-5)
-    np.testing.assert_allclose(net.predict(x), source.predict(x), 1e-5)
-    if hasattr(source, "predict_proba"):
-        # The source takes 1 - p in float32.
-        np.testing.assert_allclose(net.predict_proba(x), source.predict_proba(x), 1e-5, np.finfo(np.float32).eps)
-
-
-def test_counts_that_are_all_zero():
-    x = rows()
-    source = xgb.XGBRegressor(objective="count:poisson", **SMALL).fit(x, np.zeros(len(x)))
-    net = windtunnel.compile(source)
-    np.testing.assert_array_equal(net.scores(x)[:, 0].numpy(), source.predict(x, output_margin=True))
-    np.testing.assert_array_equal(net.predict(x), source.predict(x))
-
-
 LEAVES = {
     "random forest": lambda: ensemble.RandomForestClassifier(3, random_state=0),
     "extra trees": lambda: ensemble.ExtraTreesRegressor(3, random_state=0),
@@ -196,19 +144,6 @@ def test_leaves_have_the_type_that_the_source_gives_them(name):
     wanted, got = source.apply(x), windtunnel.compile(source).apply(x)
     assert got.dtype == wanted.dtype
     np.testing.assert_array_equal(got, wanted)
-
-
-def test_a_booster_of_xgboost_is_told_how_to_be_loaded(tmp_path):
-    x = rows()
-    booster = xgb.train({"objective": "binary:logistic"}, xgb.DMatrix(x, values(x) > 0), 3)
-    with pytest.raises(UnsupportedEstimator, match="XGBClassifier.*load_model"):
-        windtunnel.compile(booster)
-    booster.save_model(tmp_path / "booster.json")
-    source = xgb.XGBClassifier()
-    source.load_model(tmp_path / "booster.json")
-    np.testing.assert_allclose(
-        windtunnel.compile(source).predict_proba(x)[:, 1], booster.predict(xgb.DMatrix(x)), rtol=1e-6
-    )
 
 
 def test_a_forest_of_isolation_keeps_the_training_rows_at_its_offset():
@@ -277,29 +212,6 @@ def test_training_rows_stay_on_their_side_of_thresholds_behind_a_function(functi
     np.testing.assert_allclose(windtunnel.compile(source).predict(x), source.predict(x), rtol=1e-9)
 
 
-def categorical_rows():
-    rng = np.random.default_rng(0)
-    X = pd.DataFrame({"code": pd.Categorical(rng.choice([0, 1, 7, 100], 300)), "number": rng.normal(size=300)})
-    return X, (X["code"].astype(int) > 3) ^ (rng.random(300) < 0.1)
-
-
-@pytest.mark.parametrize("text", [False, True])
-def test_an_unknown_category_of_xgboost(text):
-    X, y = categorical_rows()
-    known, new = X["code"].astype(int), pd.Series([7, 800])
-    X["code"], new = ((one.astype(str) if text else one).astype("category") for one in (known, new))
-    source = xgb.XGBClassifier(enable_categorical=True, **SMALL).fit(X, y)
-    net, rows = windtunnel.compile(source), X[:2].assign(code=new)
-    with pytest.raises(xgb.core.XGBoostError, match="category not in the training set"):
-        source.predict(rows)
-    between = rows.assign(code=rows["code"].cat.rename_categories({new[1]: type(new[1])(50)}))
-    for unknown in (rows, between):  # XGBoost 3.2 takes 50 for 100
-        with pytest.raises(BadInput, match="'code' holds categories that were not there.* such as XGBoost, make them"):
-            net.predict(unknown)
-    missing = rows.assign(code=pd.Categorical([None, None], X["code"].cat.categories))
-    np.testing.assert_allclose(net.predict_proba(missing), source.predict_proba(missing), rtol=1e-6)
-
-
 @pytest.mark.parametrize("library", [xgb.XGBClassifier, lgb.LGBMClassifier])
 def test_arrays_hold_codes_where_tables_held_categories(library, tmp_path):
     options = {"enable_categorical": True} if library is xgb.XGBClassifier else {"verbosity": -1}
@@ -307,9 +219,9 @@ def test_arrays_hold_codes_where_tables_held_categories(library, tmp_path):
     net = windtunnel.compile(library(**options, **SMALL).fit(X, y))
     net.save(tmp_path / "net")
     for one in (net, windtunnel.load(tmp_path / "net")):
-        for rows in (X.to_numpy(np.float64), X.to_numpy(object)):
+        for given in (X.to_numpy(np.float64), X.to_numpy(object)):
             with pytest.raises(BadInput, match="Give a DataFrame with the columns 'code', 'number'"):
-                one.predict(rows)
+                one.predict(given)
 
 
 def test_infinity_among_the_categories_of_histogram_gradient_boosting():
@@ -321,154 +233,6 @@ def test_infinity_among_the_categories_of_histogram_gradient_boosting():
         source.predict(rows)
     with pytest.raises(BadInput, match="'code' holds infinite values"):
         windtunnel.compile(source).predict(rows)
-
-
-def test_values_on_thresholds_of_xgboost_behind_a_scaler_in_float32():
-    rng = np.random.default_rng(3)
-    x = np.c_[rng.integers(0, 10, 3_000), rng.normal(size=3_000)].astype(float)
-    source = make_pipeline(StandardScaler(), xgb.XGBClassifier(**SMALL)).fit(x, x[:, 0] + 0.5 * x[:, 1] > 4)
-    net = windtunnel.compile(source, dtype="float32")
-    np.testing.assert_allclose(net.predict_proba(x), source.predict_proba(x), rtol=1e-5, atol=1e-6)
-
-
-def sparse_rows():
-    S = sparse.random(300, 4, 0.3, random_state=0, format="csr")
-    return S, np.asarray(S[:, [0]].todense()).ravel() > 0, pd.DataFrame.sparse.from_spmatrix(S)
-
-
-KEEPS_SPARSE = {
-    "scaler": (MaxAbsScaler(),),
-    "scalers": (MaxAbsScaler(), StandardScaler(with_mean=False)),
-    "normalizer": (Normalizer(),),
-    "selection": (SelectKBest(k=2),),
-    "function": (FunctionTransformer(np.sqrt),),
-}
-
-
-@pytest.mark.parametrize("name", KEEPS_SPARSE)
-def test_sparse_rows_on_their_way_to_xgboost_are_rejected(name, tmp_path):
-    S, y, frame = sparse_rows()
-    source = make_pipeline(*KEEPS_SPARSE[name], xgb.XGBClassifier(**SMALL)).fit(S, y)
-    # To the source the zeros of the same rows are missing or not.
-    assert not np.allclose(source.predict_proba(S), source.predict_proba(S.toarray()))
-    net = windtunnel.compile(source)
-    np.testing.assert_allclose(net.predict_proba(S.toarray()), source.predict_proba(S.toarray()), rtol=1e-6)
-    net.save(tmp_path / "net")
-    for one in (net, windtunnel.load(tmp_path / "net")):
-        for rows, what in ((S, "sparse matrix"), (frame, "table of sparse columns"), (frame[:2], "table of sparse")):
-            with pytest.raises(BadInput, match=f"got a {what}.*, whose zeros XGBoost takes for missing values"):
-                one.predict(rows)
-
-
-@pytest.mark.parametrize("booster", ["gbtree", "dart", "gblinear"])
-@pytest.mark.parametrize("backend", ["torch", "native"])
-def test_what_a_sparse_matrix_leaves_out_is_missing_to_xgboost_alone(booster, backend, tmp_path):
-    S, y, _ = sparse_rows()
-    S.data[:60:2], S.data[1:60:2] = 0, np.nan  # stored: zeros, which are numbers, and missing values
-    source = xgb.XGBClassifier(n_estimators=6, n_jobs=1, booster=booster).fit(S, y)
-    expected, dense = source.predict_proba(S), source.predict_proba(S.toarray())
-    assert (booster == "gblinear") == np.allclose(expected, dense)
-    net = windtunnel.compile(source, backend=backend)
-    net.save(tmp_path / "net")
-    for one in (net, windtunnel.load(tmp_path / "net"), windtunnel.translate(source)):
-        for rows in (S, S.tocsc(), sparse.csr_array(S), S[:1]):
-            np.testing.assert_allclose(one.predict_proba(rows), expected[: rows.shape[0]], rtol=1e-6, atol=1e-7)
-        np.testing.assert_allclose(one.predict_proba(S.toarray()), dense, rtol=1e-6, atol=1e-7)
-        assert torch.isnan(one.encode(S).numbers).sum() == S.shape[0] * S.shape[1] - np.isfinite(S.data).sum()
-
-
-def test_sparse_rows_before_categories_of_xgboost_are_rejected():
-    S, y, frame = sparse_rows()
-    table = frame.sparse.to_dense().set_axis(list("abcd"), axis=1).assign(d=pd.Categorical(y.astype(int)))
-    source = xgb.XGBClassifier(**SMALL, enable_categorical=True).fit(table, y)
-    with pytest.raises(BadInput, match="sparse matrix"):
-        windtunnel.compile(source).predict(S)
-
-
-def scaled_columns(threshold):
-    return make_column_transformer((MaxAbsScaler(), [0, 1]), remainder="passthrough", sparse_threshold=threshold)
-
-
-@pytest.mark.parametrize(
-    "steps",
-    [(scaled_columns(0),), (scaled_columns(1),), (MaxAbsScaler(), TruncatedSVD(2))],
-    ids=["dense columns", "sparse columns", "made dense"],
-)
-def test_sparse_rows_that_xgboost_gets_in_one_form(steps):
-    S, y, _ = sparse_rows()
-    source = make_pipeline(*steps, xgb.XGBClassifier(**SMALL)).fit(S, y)
-    np.testing.assert_allclose(windtunnel.compile(source).predict_proba(S), source.predict_proba(S), rtol=1e-5)
-
-
-def test_splines_as_a_sparse_matrix_before_xgboost():
-    x = np.random.default_rng(0).integers(0, 5, (200, 3)).astype(float)  # on the knots
-    for sparse_output in (False, True):
-        splines = make_column_transformer((SplineTransformer(sparse_output=sparse_output), [0, 1]), sparse_threshold=1)
-        source = make_pipeline(splines, xgb.XGBRegressor(**SMALL)).fit(x, values(x))
-        held = source[0].transform(x)
-        if sparse_output:
-            # Beside the zeros that it leaves out: what XGBoost reads is told by no value.
-            assert (held.data == 0).any()
-            with pytest.raises(UnsupportedEstimator, match="'columntransformer.*'.*sparse_output=False"):
-                windtunnel.compile(source)
-        else:
-            np.testing.assert_allclose(windtunnel.compile(source).predict(x), source.predict(x), rtol=1e-5)
-
-
-def test_dense_rows_that_become_sparse_before_xgboost():
-    x = rows(missing=0.4)
-    steps = (MissingIndicator(sparse=True), MaxAbsScaler())
-    source = make_pipeline(*steps, xgb.XGBRegressor(**SMALL)).fit(x, np.isnan(x) @ np.array([1.0, 2, 4]))
-    np.testing.assert_allclose(windtunnel.compile(source).predict(x), source.predict(x), rtol=1e-5)
-
-
-def test_tables_of_sparse_columns_before_xgboost_alone():
-    _, y, frame = sparse_rows()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # XGBoost makes them dense
-        source = xgb.XGBClassifier(**SMALL).fit(frame, y)
-        np.testing.assert_allclose(
-            windtunnel.compile(source).predict_proba(frame), source.predict_proba(frame), rtol=1e-6
-        )
-
-
-@pytest.mark.parametrize("options", [{}, {"loss_function": "CrossEntropy"}, {"loss_function": "MultiClass"}], ids=str)
-@pytest.mark.parametrize("bound", [0.0, 0.2, "a tie", 1.0], ids=str)
-def test_the_probability_threshold_of_catboost(options, bound, tmp_path):
-    x = rows(missing=0.1)
-    y = labels(x) if options == {"loss_function": "MultiClass"} else (values(x) > 0).astype(int)
-    source = cb.CatBoostClassifier(**TINY, **options).fit(x, y)
-    tie = float(source.predict_proba(x)[7, 1])
-    source.set_probability_threshold(tie if bound == "a tie" else bound)
-    source.save_model(str(tmp_path / "model.cbm"))
-    for one in (source, cb.CatBoostClassifier().load_model(str(tmp_path / "model.cbm"))):
-        np.testing.assert_array_equal(windtunnel.compile(one).predict(x), one.predict(x))
-
-
-@pytest.mark.parametrize("losses", [("Poisson", "Poisson"), ("RMSE", "Poisson"), ("RMSE", "MAE")], ids=str)
-@pytest.mark.parametrize("convert", [lambda s: s, cb.to_regressor, cb.to_ranker], ids=["raw", "regressor", "ranker"])
-def test_sums_of_catboost_models(losses, convert):
-    x = rows()
-    fitted = [cb.CatBoostRegressor(**TINY, loss_function=loss).fit(x, np.exp(values(x))) for loss in losses]
-    source = convert(cb.sum_models(fitted, weights=[0.3, 0.6]))
-    np.testing.assert_allclose(windtunnel.compile(source).predict(x), source.predict(x), rtol=1e-9)
-
-
-def test_the_scale_that_catboost_is_given_after_fitting():
-    x = rows()
-    source = cb.CatBoostRegressor(**TINY, loss_function="Poisson").fit(x, np.exp(values(x)))
-    source.set_scale_and_bias(0.5, 0.25)
-    np.testing.assert_allclose(windtunnel.compile(source).predict(x), source.predict(x), rtol=1e-9)
-
-
-@pytest.mark.parametrize("options", [{}, {"num_parallel_tree": 2}, {"early_stopping_rounds": 1}], ids=str)
-def test_the_leaf_of_one_round_of_xgboost(options):
-    x = rows(missing=0.1)
-    source = xgb.XGBRegressor(**SMALL | {"n_estimators": 1} | options)
-    source.fit(x, values(x), eval_set=[(x, values(x))] if "early_stopping_rounds" in options else None, verbose=False)
-    got, want = windtunnel.compile(source).apply(x), source.apply(x)
-    assert got.shape == want.shape
-    np.testing.assert_array_equal(got, want)
 
 
 @pytest.mark.parametrize("forest", [ensemble.GradientBoostingRegressor, ensemble.GradientBoostingClassifier])

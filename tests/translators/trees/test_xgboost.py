@@ -1,0 +1,203 @@
+"""XGBoost: base scores, sparse rows and unknown categories, on which its trees go astray without a word."""
+
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+import xgboost as xgb
+from scipy import sparse
+from sklearn.compose import make_column_transformer
+from sklearn.decomposition import TruncatedSVD
+from sklearn.feature_selection import SelectKBest
+from sklearn.impute import MissingIndicator
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer, MaxAbsScaler, Normalizer, SplineTransformer, StandardScaler
+
+import windtunnel
+from tests.support.tree_rows import categorical_rows, rows, values
+from windtunnel.errors import BadInput, UnsupportedEstimator
+
+SMALL = {"n_estimators": 6, "max_depth": 3, "n_jobs": 1}
+
+
+@pytest.mark.parametrize("share", [None, 0.0, 1e-7, 0.3, 1 - 1e-7, 1.0], ids=str)
+@pytest.mark.parametrize(
+    "make",
+    [
+        xgb.XGBClassifier,
+        xgb.XGBRFClassifier,
+        lambda **options: xgb.XGBRegressor(objective="reg:logistic", **options),
+        lambda **options: xgb.XGBRegressor(objective="binary:logistic", **options),
+    ],
+    ids=["classifier", "forest", "shares", "probabilities"],
+)
+def test_xgboost_holds_the_share_that_it_starts_from(make, share):
+    x = rows()
+    # Leaves near 0, behind which the start shows to the last digit.
+    source = make(base_score=share, min_child_weight=0, reg_lambda=1e3, **SMALL)
+    source.fit(x, (values(x) > 0).astype(int) if share is not None else np.zeros(len(x)))
+    net = windtunnel.compile(source)
+    np.testing.assert_allclose(net.scores(x)[:, 0].numpy(), source.predict(x, output_margin=True), 1e-5)
+    np.testing.assert_allclose(net.predict(x), source.predict(x), 1e-5)
+    if hasattr(source, "predict_proba"):
+        # The source takes 1 - p in float32.
+        np.testing.assert_allclose(net.predict_proba(x), source.predict_proba(x), 1e-5, np.finfo(np.float32).eps)
+
+
+def test_counts_that_are_all_zero():
+    x = rows()
+    source = xgb.XGBRegressor(objective="count:poisson", **SMALL).fit(x, np.zeros(len(x)))
+    net = windtunnel.compile(source)
+    np.testing.assert_array_equal(net.scores(x)[:, 0].numpy(), source.predict(x, output_margin=True))
+    np.testing.assert_array_equal(net.predict(x), source.predict(x))
+
+
+def test_a_booster_of_xgboost_is_told_how_to_be_loaded(tmp_path):
+    x = rows()
+    booster = xgb.train({"objective": "binary:logistic"}, xgb.DMatrix(x, values(x) > 0), 3)
+    with pytest.raises(UnsupportedEstimator, match="XGBClassifier.*load_model"):
+        windtunnel.compile(booster)
+    booster.save_model(tmp_path / "booster.json")
+    source = xgb.XGBClassifier()
+    source.load_model(tmp_path / "booster.json")
+    np.testing.assert_allclose(
+        windtunnel.compile(source).predict_proba(x)[:, 1], booster.predict(xgb.DMatrix(x)), rtol=1e-6
+    )
+
+
+@pytest.mark.parametrize("text", [False, True])
+def test_an_unknown_category_of_xgboost(text):
+    X, y = categorical_rows()
+    known, new = X["code"].astype(int), pd.Series([7, 800])
+    X["code"], new = ((one.astype(str) if text else one).astype("category") for one in (known, new))
+    source = xgb.XGBClassifier(enable_categorical=True, **SMALL).fit(X, y)
+    net, rows = windtunnel.compile(source), X[:2].assign(code=new)
+    with pytest.raises(xgb.core.XGBoostError, match="category not in the training set"):
+        source.predict(rows)
+    between = rows.assign(code=rows["code"].cat.rename_categories({new[1]: type(new[1])(50)}))
+    for unknown in (rows, between):  # XGBoost 3.2 takes 50 for 100
+        with pytest.raises(BadInput, match="'code' holds categories that were not there.* such as XGBoost, make them"):
+            net.predict(unknown)
+    missing = rows.assign(code=pd.Categorical([None, None], X["code"].cat.categories))
+    np.testing.assert_allclose(net.predict_proba(missing), source.predict_proba(missing), rtol=1e-6)
+
+
+def test_values_on_thresholds_of_xgboost_behind_a_scaler_in_float32():
+    rng = np.random.default_rng(3)
+    x = np.c_[rng.integers(0, 10, 3_000), rng.normal(size=3_000)].astype(float)
+    source = make_pipeline(StandardScaler(), xgb.XGBClassifier(**SMALL)).fit(x, x[:, 0] + 0.5 * x[:, 1] > 4)
+    net = windtunnel.compile(source, dtype="float32")
+    np.testing.assert_allclose(net.predict_proba(x), source.predict_proba(x), rtol=1e-5, atol=1e-6)
+
+
+def sparse_rows():
+    S = sparse.random(300, 4, 0.3, random_state=0, format="csr")
+    return S, np.asarray(S[:, [0]].todense()).ravel() > 0, pd.DataFrame.sparse.from_spmatrix(S)
+
+
+KEEPS_SPARSE = {
+    "scaler": (MaxAbsScaler(),),
+    "scalers": (MaxAbsScaler(), StandardScaler(with_mean=False)),
+    "normalizer": (Normalizer(),),
+    "selection": (SelectKBest(k=2),),
+    "function": (FunctionTransformer(np.sqrt),),
+}
+
+
+@pytest.mark.parametrize("name", KEEPS_SPARSE)
+def test_sparse_rows_on_their_way_to_xgboost_are_rejected(name, tmp_path):
+    S, y, frame = sparse_rows()
+    source = make_pipeline(*KEEPS_SPARSE[name], xgb.XGBClassifier(**SMALL)).fit(S, y)
+    # To the source the zeros of the same rows are missing or not.
+    assert not np.allclose(source.predict_proba(S), source.predict_proba(S.toarray()))
+    net = windtunnel.compile(source)
+    np.testing.assert_allclose(net.predict_proba(S.toarray()), source.predict_proba(S.toarray()), rtol=1e-6)
+    net.save(tmp_path / "net")
+    for one in (net, windtunnel.load(tmp_path / "net")):
+        for given, what in ((S, "sparse matrix"), (frame, "table of sparse columns"), (frame[:2], "table of sparse")):
+            with pytest.raises(BadInput, match=f"got a {what}.*, whose zeros XGBoost takes for missing values"):
+                one.predict(given)
+
+
+@pytest.mark.parametrize("booster", ["gbtree", "dart", "gblinear"])
+@pytest.mark.parametrize("backend", ["torch", "native"])
+def test_what_a_sparse_matrix_leaves_out_is_missing_to_xgboost_alone(booster, backend, tmp_path):
+    S, y, _ = sparse_rows()
+    S.data[:60:2], S.data[1:60:2] = 0, np.nan  # stored: zeros, which are numbers, and missing values
+    source = xgb.XGBClassifier(n_estimators=6, n_jobs=1, booster=booster).fit(S, y)
+    expected, dense = source.predict_proba(S), source.predict_proba(S.toarray())
+    assert (booster == "gblinear") == np.allclose(expected, dense)
+    net = windtunnel.compile(source, backend=backend)
+    net.save(tmp_path / "net")
+    for one in (net, windtunnel.load(tmp_path / "net"), windtunnel.translate(source)):
+        for given in (S, S.tocsc(), sparse.csr_array(S), S[:1]):
+            np.testing.assert_allclose(one.predict_proba(given), expected[: given.shape[0]], rtol=1e-6, atol=1e-7)
+        np.testing.assert_allclose(one.predict_proba(S.toarray()), dense, rtol=1e-6, atol=1e-7)
+        assert torch.isnan(one.encode(S).numbers).sum() == S.shape[0] * S.shape[1] - np.isfinite(S.data).sum()
+
+
+def test_sparse_rows_before_categories_of_xgboost_are_rejected():
+    S, y, frame = sparse_rows()
+    table = frame.sparse.to_dense().set_axis(list("abcd"), axis=1).assign(d=pd.Categorical(y.astype(int)))
+    source = xgb.XGBClassifier(**SMALL, enable_categorical=True).fit(table, y)
+    with pytest.raises(BadInput, match="sparse matrix"):
+        windtunnel.compile(source).predict(S)
+
+
+def scaled_columns(threshold):
+    return make_column_transformer((MaxAbsScaler(), [0, 1]), remainder="passthrough", sparse_threshold=threshold)
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [(scaled_columns(0),), (scaled_columns(1),), (MaxAbsScaler(), TruncatedSVD(2))],
+    ids=["dense columns", "sparse columns", "made dense"],
+)
+def test_sparse_rows_that_xgboost_gets_in_one_form(steps):
+    S, y, _ = sparse_rows()
+    source = make_pipeline(*steps, xgb.XGBClassifier(**SMALL)).fit(S, y)
+    np.testing.assert_allclose(windtunnel.compile(source).predict_proba(S), source.predict_proba(S), rtol=1e-5)
+
+
+def test_splines_as_a_sparse_matrix_before_xgboost():
+    x = np.random.default_rng(0).integers(0, 5, (200, 3)).astype(float)  # on the knots
+    for sparse_output in (False, True):
+        splines = make_column_transformer((SplineTransformer(sparse_output=sparse_output), [0, 1]), sparse_threshold=1)
+        source = make_pipeline(splines, xgb.XGBRegressor(**SMALL)).fit(x, values(x))
+        held = source[0].transform(x)
+        if sparse_output:
+            # Beside the zeros that it leaves out: what XGBoost reads is told by no value.
+            assert (held.data == 0).any()
+            with pytest.raises(UnsupportedEstimator, match="'columntransformer.*'.*sparse_output=False"):
+                windtunnel.compile(source)
+        else:
+            np.testing.assert_allclose(windtunnel.compile(source).predict(x), source.predict(x), rtol=1e-5)
+
+
+def test_dense_rows_that_become_sparse_before_xgboost():
+    x = rows(missing=0.4)
+    steps = (MissingIndicator(sparse=True), MaxAbsScaler())
+    source = make_pipeline(*steps, xgb.XGBRegressor(**SMALL)).fit(x, np.isnan(x) @ np.array([1.0, 2, 4]))
+    np.testing.assert_allclose(windtunnel.compile(source).predict(x), source.predict(x), rtol=1e-5)
+
+
+def test_tables_of_sparse_columns_before_xgboost_alone():
+    _, y, frame = sparse_rows()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # XGBoost makes them dense
+        source = xgb.XGBClassifier(**SMALL).fit(frame, y)
+        np.testing.assert_allclose(
+            windtunnel.compile(source).predict_proba(frame), source.predict_proba(frame), rtol=1e-6
+        )
+
+
+@pytest.mark.parametrize("options", [{}, {"num_parallel_tree": 2}, {"early_stopping_rounds": 1}], ids=str)
+def test_the_leaf_of_one_round_of_xgboost(options):
+    x = rows(missing=0.1)
+    source = xgb.XGBRegressor(**SMALL | {"n_estimators": 1} | options)
+    source.fit(x, values(x), eval_set=[(x, values(x))] if "early_stopping_rounds" in options else None, verbose=False)
+    got, want = windtunnel.compile(source).apply(x), source.apply(x)
+    assert got.shape == want.shape
+    np.testing.assert_array_equal(got, want)
