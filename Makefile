@@ -55,8 +55,8 @@ $(OLDEST)/.ready $(VERSIONS)/.ready: pyproject.toml constraints.txt constraints-
 test-oldest: $(OLDEST)/.ready
 test-versions: $(VERSIONS)/.ready
 test-oldest test-versions:
-	$(<D)/bin/python -m pytest $(XDIST) -W ignore::FutureWarning tests/api/test_translate.py tests/pipeline \
-		$(addprefix tests/translators/,composites linear preprocessing trees)
+	$(<D)/bin/python -m pytest $(XDIST) -W ignore::FutureWarning -k "not parity_in_float32 and not warm_start" \
+		tests/api/test_translate.py tests/pipeline $(addprefix tests/translators/,composites linear preprocessing trees)
 
 # The sdist, a wheel built from it, and what a new user does first, in an empty environment without extras.
 PACKAGE := .venv-package

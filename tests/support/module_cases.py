@@ -23,7 +23,8 @@ MODULE_CASES = (
     "vote, hard, weighted, of raw text",
     "one against the rest, two classes", "one against one, probabilities", "codes, two classes", "chain of labels",
     "chain of predict_log_proba", "calibrated by one sigmoid", "calibrated step by step, three classes",
-    "calibrated probabilities, by temperatures", "threshold of decisions for the first label", "labels spread",
+    "calibrated probabilities, by temperatures", "threshold of the first label",
+    "threshold of decisions for the first label", "labels spread",
     "target by PowerTransformer 8", "target by QuantileTransformer 10", "label encoder of pandas categories",
     "leaves of XGBoost over sparse zeros",
 )  # fmt: skip
