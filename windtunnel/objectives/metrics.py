@@ -78,7 +78,7 @@ class Metric:
         name: str | None,
         head: Head,
         extra_methods: Collection[str] = (),
-        rules: Mapping[str, ScoreRule] = {},  # noqa: B006  # never changed
+        rules: Mapping[str, ScoreRule] = {},
     ) -> None:
         self.name = _pick(name, head, {*extra_methods, *rules})
         self.greater_is_better = GREATER_IS_BETTER[self.name]
