@@ -10,7 +10,9 @@ import pytest
 import torch
 from city_rows import NUMBERS, OPTIONS, encoded, frame, labelled, trees
 from lightgbm import LGBMClassifier, LGBMRegressor
+from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import Ridge
+from sklearn.model_selection import FixedThresholdClassifier
 from sklearn.pipeline import make_pipeline
 
 import windtunnel
@@ -171,3 +173,15 @@ def test_members_have_as_many_trees_as_a_source_that_stopped_early(library: str)
     assert 0 < count[0] < 200
     members = windtunnel.CrossFittedClassifier(source, folds=2).fit(X, y).estimators_
     assert [count[1](one) for one in members] == [count[0]] * 2
+
+
+def test_a_decision_threshold_goes_around_the_members() -> None:
+    X, held = frame(400), frame(200, seed=5)
+    y, z = labelled(X, "label"), labelled(held, "label", 5)
+    source = FixedThresholdClassifier(unfitted(), threshold=0.3, pos_label="yes")
+    with pytest.warns(UserWarning, match="whatever the threshold of FixedThresholdClassifier. .*FrozenEstimator"):
+        net = windtunnel.crossfit(source, X, y, valid=(held, z), folds=2, **OPTIONS)
+    around = FixedThresholdClassifier(FrozenEstimator(net), threshold=0.3, pos_label="yes").fit(X, y)
+    wanted = np.where(net.predict_proba(held)[:, 1] >= 0.3, "yes", "no")
+    np.testing.assert_array_equal(around.predict(held), wanted)
+    assert (wanted != net.predict(held)).any()

@@ -11,7 +11,8 @@ import numpy as np
 import torch
 from sklearn.base import is_classifier
 from sklearn.exceptions import NotFittedError
-from sklearn.model_selection import GroupShuffleSplit
+from sklearn.model_selection import FixedThresholdClassifier, GroupShuffleSplit, TunedThresholdClassifierCV
+from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
@@ -111,6 +112,7 @@ def crossfit(
             "crossfit trains a residual model on top of its members, and not the members themselves; leave out joint=, "
             "residual= and recipe='joint' or 'paper', or translate a fitted pipeline and fit it jointly."
         )
+    _warn_of_threshold(pipeline)
     family = CrossFittedClassifier if is_classifier(pipeline) else CrossFittedRegressor
     source = family(pipeline, folds=folds, random_state=seed).fit(X, y, weight, groups=groups, time=time)
     net = _fast_translation(source)
@@ -122,6 +124,17 @@ def crossfit(
     if not isinstance(valid, tuple) or not _is_fitted(pipeline):
         return net
     return _select_translation(net, _fast_translation(pipeline), (X, y, weight), valid, resolved, options)
+
+
+def _warn_of_threshold(pipeline: Any) -> None:
+    last = pipeline.steps[-1][1] if isinstance(pipeline, Pipeline) else pipeline
+    if isinstance(last, FixedThresholdClassifier | TunedThresholdClassifierCV):
+        warnings.warn(
+            f"crossfit predicts the most probable label, whatever the threshold of {type(last).__name__}. Cross-fit "
+            "the estimator inside; then FixedThresholdClassifier(FrozenEstimator(net), threshold=...) has a threshold.",
+            UserWarning,
+            stacklevel=3,
+        )
 
 
 def _held_out(rows: int, groups: Any, time: Any, recipe: Recipe) -> Tensor | None:
