@@ -108,7 +108,7 @@ def _place(training: Training) -> tuple[Any, ...]:
 def _pipelines(trainings: Iterable[Training]) -> str:
     """For each pipeline, number of rows, and level or residual model: test AUC, our gains, and the paper's gain."""
     gains = ("gain: valid", "gain: test", "the paper's gain")
-    lines = [("pipeline", "rows", "trained", "rate", "source: test", "initial: test", "tuned: test", *gains)]
+    lines = [("pipeline", "rows", "trained", "rate", "most steps", "source: test", "initial: test", "tuned: test", *gains)]
     shown = (*LEVELS, "residual")
     chosen = (each for each in trainings if each.settings["variant"] in shown and _is_whole(each.settings))
     for same in _by_seeds(chosen):
@@ -119,6 +119,7 @@ def _pipelines(trainings: Iterable[Training]) -> str:
                 _rows(same[0]),
                 TRAINED[settings["variant"]],
                 _rates(settings),
+                _most_steps(settings),
                 written([each.source["auc"] for each in same]),
                 written([each.result["start_auc"] for each in same]),
                 written([each.result["auc"] for each in same]),
@@ -148,11 +149,16 @@ def _rates(settings: Mapping[str, Any]) -> str:
     return " or ".join(f"{rate:g}" for rate in settings["recipe"]["learning_rate"])
 
 
+def _most_steps(settings: Mapping[str, Any]) -> str:
+    steps = settings["recipe"]["max_steps"]
+    return "-" if steps is None else f"{steps:,}"
+
+
 def _trainings(trainings: Iterable[Training]) -> str:
     """A line per training of Pre2 Pipe2: how far its source is overfitted, its start, and its best validation."""
     valid = ("source: valid", "initial: valid", "best after it: valid")
     columns = ("source: train", *valid, "source: test", "tuned: test")
-    lines: list[tuple[str, ...]] = [("rows", "trained", "rate", *columns)]
+    lines: list[tuple[str, ...]] = [("rows", "trained", "rate", "most steps", *columns)]
     shown = [each for each in trainings if (each.settings["pre"], each.settings["pipe"]) == (2, 2)]
     for same in _by_seeds(shown):
         settings = same[0].settings
@@ -161,6 +167,7 @@ def _trainings(trainings: Iterable[Training]) -> str:
                 _rows(same[0]),
                 TRAINED[settings["variant"]].format(**settings["recipe"]),
                 _rates(settings),
+                _most_steps(settings),
                 written([each.source["train_auc"] for each in same]),
                 written([each.source["valid_auc"] for each in same]),
                 written([each.result["start_valid_auc"] for each in same]),

@@ -384,7 +384,7 @@ RESULTS = [
 def test_the_section_has_the_gain_beside_the_paper_s_and_how_far_the_source_is_overfitted() -> None:
     text = section(RESULTS)
     gain, error = mean_and_error([0.005, 0.001])
-    whole = "| Pre2 Pipe2 | 1,234 | L1 | 0.0001 | 0.7100 ± 0.0100 | 0.5000 ± 0.0000 | 0.7130 ± 0.0080 |"
+    whole = "| Pre2 Pipe2 | 1,234 | L1 | 0.0001 | 500 | 0.7100 ± 0.0100 | 0.5000 ± 0.0000 | 0.7130 ± 0.0080 |"
     assert f"{whole} +0.0200 ± 0.0000 | {gain:+.4f} ± {error:.4f} | {0.7742 - 0.7550:+.4f} |" in text
     assert "| 1,234, not seen | L1 | 0.0001 |" in text
     assert "| 0.9000 ± 0.0000 | 0.6000 ± 0.0000 | 0.5100 ± 0.0000 | 0.5900 ± 0.0000 | 0.7100 ± 0.0100 |" in text
