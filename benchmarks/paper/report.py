@@ -108,7 +108,8 @@ def _place(training: Training) -> tuple[Any, ...]:
 def _pipelines(trainings: Iterable[Training]) -> str:
     """For each pipeline, number of rows, and level or residual model: test AUC, our gains, and the paper's gain."""
     gains = ("gain: valid", "gain: test", "the paper's gain")
-    lines = [("pipeline", "rows", "trained", "rate", "most steps", "source: test", "initial: test", "tuned: test", *gains)]
+    scores = ("source: test", "initial: test", "tuned: test")
+    lines = [("pipeline", "rows", "trained", "rate", "most steps", *scores, *gains)]
     shown = (*LEVELS, "residual")
     chosen = (each for each in trainings if each.settings["variant"] in shown and _is_whole(each.settings))
     for same in _by_seeds(chosen):

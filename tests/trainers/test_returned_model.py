@@ -57,7 +57,7 @@ def test_columns_that_are_not_significant_are_not_installed(monkeypatch: pytest.
     monkeypatch.setattr(
         training_run,
         "_crossfitted_scores",
-        lambda setup, *_: (torch.zeros_like(setup.cross_fitting.of_interactions), None),
+        lambda setup, *_: (torch.zeros_like(setup.cross_fitting.interaction_scores), None),
     )
     train, valid = parts(rows()[1] > 0)
     options = {"epochs": 2, "batch_size": 256, "progress": False}

@@ -12,6 +12,7 @@ import torch
 from sklearn.base import is_classifier
 from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import FixedThresholdClassifier, GroupShuffleSplit, TunedThresholdClassifierCV
+from sklearn.model_selection._search import BaseSearchCV
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
@@ -60,7 +61,8 @@ def crossfit(
     pipeline : estimator or Pipeline
         Cloned. If it is fitted and stopped early, members get its number of trees. A fitted pipeline is also compared
         with the members, if ``valid`` is a tuple of arrays. If its validation loss is lower (from 10,000 training rows
-        on, significantly lower), it is returned with a residual model and a warning.
+        on, significantly lower), it is returned with a residual model and a warning. Members have no decision
+        threshold: they predict the most probable label.
     X : rows
         DataFrame, array, or what the pipeline takes.
     y : array-like
@@ -112,7 +114,6 @@ def crossfit(
             "crossfit trains a residual model on top of its members, and not the members themselves; leave out joint=, "
             "residual= and recipe='joint' or 'paper', or translate a fitted pipeline and fit it jointly."
         )
-    _warn_of_threshold(pipeline)
     family = CrossFittedClassifier if is_classifier(pipeline) else CrossFittedRegressor
     source = family(pipeline, folds=folds, random_state=seed).fit(X, y, weight, groups=groups, time=time)
     net = _fast_translation(source)
@@ -121,17 +122,23 @@ def crossfit(
     held_out = None if valid is not None else _held_out(train.size, groups, time, resolved)
     train = replace(train, batch_size=resolved.rows_per_step(train.size), scores=scores, held_out=held_out)
     net.fit(train, valid, recipe=resolved, **options)
-    if not isinstance(valid, tuple) or not _is_fitted(pipeline):
-        return net
-    return _select_translation(net, _fast_translation(pipeline), (X, y, weight), valid, resolved, options)
+    selected = net
+    if isinstance(valid, tuple) and _is_fitted(pipeline):
+        selected = _select_translation(net, _fast_translation(pipeline), (X, y, weight), valid, resolved, options)
+    if selected is net:
+        _warn_of_threshold(pipeline)
+    return selected
 
 
 def _warn_of_threshold(pipeline: Any) -> None:
-    last = pipeline.steps[-1][1] if isinstance(pipeline, Pipeline) else pipeline
+    last = pipeline
+    while isinstance(last, Pipeline | BaseSearchCV):
+        last = last.estimator if isinstance(last, BaseSearchCV) else last.steps[-1][1]
     if isinstance(last, FixedThresholdClassifier | TunedThresholdClassifierCV):
         warnings.warn(
-            f"crossfit predicts the most probable label, whatever the threshold of {type(last).__name__}. Cross-fit "
-            "the estimator inside; then FixedThresholdClassifier(FrozenEstimator(net), threshold=...) has a threshold.",
+            f"the members predict the most probable label, whatever the threshold of {type(last).__name__}. Call "
+            "crossfit with the estimator inside, and wrap the result: "
+            "FixedThresholdClassifier(FrozenEstimator(net), threshold=...).fit(X, y).",
             UserWarning,
             stacklevel=3,
         )

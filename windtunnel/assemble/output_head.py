@@ -51,7 +51,10 @@ def predictor_methods(
 
 
 def _rule_on_scores(context: Context, step: Step, method: Composite, scored: ScoredPredictor) -> Module | None:
-    """A threshold on what the link or ``decision_function`` gives, as a function of the raw scores; else None."""
+    """The threshold of a ``FixedThresholdClassifier`` or ``TunedThresholdClassifierCV`` as a function of raw scores.
+
+    None for any other method, and if what the threshold reads has a step of its own.
+    """
     rule, predictor = method.then, scored.predictor
     if not isinstance(rule, LabelThreshold) or len(method.parts) != 1:
         return None

@@ -68,9 +68,9 @@ class Metric:
     head : Head
         The task, the link and the classes of the translation.
     extra_methods : collection of str
-        Methods of the source that have steps of their own; the function of that name returns them.
+        Methods whose output the caller passes to ``update``; the function of that name returns those with own steps.
     rules : dict, optional
-        Methods of the source that are functions of the raw scores with steps of their own: name -> ``ScoreRule``.
+        Methods that the metric computes from the raw scores by a ``ScoreRule``; they need no output.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class Metric:
         self.greater_is_better = GREATER_IS_BETTER[self.name]
         method = _method(self.name, head)
         # The method whose output ``update`` needs; None where the raw scores are enough.
-        self.method = method if method in extra_methods else None
+        self.method = method if method in extra_methods and method not in rules else None
         self._head, self._rule = head, None if method is None else rules.get(method)
         self._rows = None if self.name == "loss" else WeightedMetric(_score(self.name, head))
 

@@ -1,13 +1,15 @@
-"""Methods of a source whose own steps read raw scores; they follow the scores, which a residual model changes."""
+"""Methods with a step of their own that reads raw scores alone: a residual model changes the scores, and these too."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from copy import deepcopy
+from dataclasses import dataclass, replace
 
 from torch import Tensor
 
 from windtunnel.modules.base import Module
+from windtunnel.modules.ensembles.log_pool import LEAST_PROBABILITY
 from windtunnel.modules.outputs.label_rules import ProbabilityThreshold
 from windtunnel.modules.outputs.links import PROBABILITIES
 from windtunnel.modules.tables.category_table import Identity
@@ -15,8 +17,8 @@ from windtunnel.program.head import Head
 from windtunnel.program.program import Program, ProgramStep, Take, last_slot
 
 METHODS = ("decision_function", "predict", "predict_log_proba")
-"""The methods that may follow. ``predict_proba`` never does: a lower loss of the scores need not improve what its step
-computes."""
+"""The methods that may follow the scores. ``predict_proba`` is left out: its step may get worse while the loss of the
+scores falls."""
 
 
 @dataclass(frozen=True)
@@ -32,22 +34,32 @@ class ScoreRule:
         return output.to(scores.device)
 
 
-def score_rules(program: Program, head: Head) -> dict[str, ScoreRule]:
-    """The steps of the methods that follow the scores which a residual model is added to.
-
-    Where the program outputs probabilities, these scores are their logarithms.
-    """
-    modules = {method: program.method_steps[method].module for method in score_methods(program)}
-    if head.link in PROBABILITIES:
-        modules = on_log_probabilities(modules)
+def score_rules(program: Program) -> dict[str, ScoreRule]:
+    """The step of each method that follows, as a function of what the program outputs; copies on the CPU."""
     columns = score_methods(program)
+    modules = {method: deepcopy(program.method_steps[method].module).cpu() for method in columns}
     return {method: ScoreRule(module, columns[method]) for method, module in modules.items()}
 
 
+def residual_rules(program: Program, head: Head) -> dict[str, ScoreRule]:
+    """The same for the scores that a residual model is added to: logarithms, where outputs are probabilities."""
+    rules = score_rules(program)
+    if head.link not in PROBABILITIES:
+        return rules
+    modules = on_log_probabilities({method: rule.module for method, rule in rules.items()})
+    return {method: replace(rules[method], module=module) for method, module in modules.items()}
+
+
 def on_log_probabilities(modules: Mapping[str, Module]) -> dict[str, Module]:
-    """The modules of methods that read probabilities, for their logarithms instead; without those that cannot."""
+    """Thresholds on probabilities as thresholds on the softmax of their logarithms; other modules are left out.
+
+    The votes of a forest are often equal to the bound. The bound is a little lower here, as logarithms round and have a
+    floor (``log_probabilities``).
+    """
     return {
-        method: ProbabilityThreshold(module.bound, "softmax", positive=module.positive)
+        method: ProbabilityThreshold(
+            module.bound.clamp(max=1 / (1 + LEAST_PROBABILITY)) * (1 - 1e-12), "softmax", positive=module.positive
+        )
         for method, module in modules.items()
         if isinstance(module, ProbabilityThreshold)
     }

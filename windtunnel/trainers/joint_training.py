@@ -7,9 +7,10 @@ from dataclasses import replace
 
 from windtunnel.errors import BadInput
 from windtunnel.objectives.losses import pick
-from windtunnel.objectives.metrics import Metric
+from windtunnel.objectives.metrics import Metric, extra_methods
 from windtunnel.objectives.row_blocks import explain_failures
 from windtunnel.program.records.fidelity import CalibrationRows
+from windtunnel.program.score_methods import score_rules
 from windtunnel.program.softening import soften, trainable_when_soft
 from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.trainers.loop.evaluation import evaluate_program
@@ -78,14 +79,14 @@ def test_joint_training(
 ) -> SignificanceTest:
     """Test whether the trained translation is better than the source pipeline on the validation rows.
 
-    The metric is compared only where it follows from raw scores, not where a step of the program computes it.
+    The metric is compared only where it follows from raw scores.
     """
     validation: Items = data.valid.collect(min(MAX_ROWS, most_rows(net)))
     loss = explain_failures(pick(recipe.loss, net.head))
     programs = source.program.with_modules(source.modules).eval(), net.program
     before, after = (net.run_in_slices(program, validation[0]) for program in programs)
     split = split_rows(validation, recipe.seed)
-    metric = recipe.metric_for(net)
+    metric = recipe.metric_of(net.head, extra_methods(net), score_rules(net.program))
     if metric.method is not None:
         return compare_losses(loss, split.shuffled, before, after, *validation[1:])
     return compare_scores(metric, loss, split, before, after, *validation[1:])

@@ -279,16 +279,19 @@ class Recipe:
         return min(max(rows // STEPS_PER_PASS, SMALLEST_BATCH), LARGEST_BATCH, max(1, rows // 20))
 
     def metric_for(self, net: Any) -> Metric:
-        """The validation metric of a net: by default the mean of ``loss`` if that is given, else that of the task."""
+        """The validation metric of a net: by default the mean of ``loss`` if that is given, else that of the task.
+
+        A residual model in training has ``rules``, not steps.
+        """
         from windtunnel.objectives.metrics import extra_methods
 
         return self.metric_of(net.head, extra_methods(net), getattr(net, "rules", {}))
 
-    def metric_of(self, head: Head, methods: Collection[str] = (), rules: Mapping[str, ScoreRule] = {}) -> Metric:
-        """The validation metric of a head; ``methods`` and ``rules`` are those of ``Metric``."""
+    def metric_of(self, head: Head, extra_methods: Collection[str] = (), rules: Mapping[str, ScoreRule] = {}) -> Metric:
+        """The validation metric of a head, by the arguments of ``Metric``."""
         from windtunnel.objectives.metrics import Metric
 
-        return Metric(self.metric or ("loss" if self.loss else None), head, methods, rules)
+        return Metric(self.metric or ("loss" if self.loss else None), head, extra_methods, rules)
 
     def residual_recipe(self) -> Recipe:
         """The default recipe with the options of this one that are not about the training of the translation."""

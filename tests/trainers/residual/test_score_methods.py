@@ -122,6 +122,17 @@ def test_a_metric_of_labels_takes_the_rule_of_the_source(name: str) -> None:
     assert net.history.best > net.history.start
 
 
+@pytest.mark.parametrize("bound", [0.1, 0.9, 1.0])
+def test_votes_of_a_forest_may_be_equal_to_the_bound(bound: float) -> None:
+    source = FixedThresholdClassifier(RandomForestClassifier(10, random_state=0), threshold=bound)
+    source.fit(*rows(2, 600, 0))
+    valid = rows(2, 800, 2)
+    net = windtunnel.translate(source).fit(rows(2, 1500, 1), valid, metric="accuracy", **OPTIONS)
+    assert net.history.start == pytest.approx(np.mean(source.predict(valid[0]) == valid[1]))
+    assert net.history.best == pytest.approx(np.mean(net.predict(valid[0]) == valid[1]))
+    assert net.history.best >= net.history.start
+
+
 def test_labels_that_do_not_follow_from_the_scores() -> None:
     source = NearestCentroid().fit(*rows(2, 300, 0))
     assert not windtunnel.translate(source).takes_residual_model()

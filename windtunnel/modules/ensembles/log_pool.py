@@ -5,6 +5,9 @@ from torch import Tensor
 
 from windtunnel.modules.base import Module, bounded
 
+LEAST_PROBABILITY = 1e-7
+"""Probabilities are kept above it before their logarithm is taken."""
+
 
 def log_probabilities(x: Tensor) -> Tensor:
     """Take log max(p, 1e-7)."""

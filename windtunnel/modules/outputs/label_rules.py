@@ -52,15 +52,17 @@ class LabelThreshold(Module):
 
 
 class ProbabilityThreshold(Module):
-    """The index of one of two labels, by a threshold on its probability.
+    """The index of the predicted label of two: ``positive`` if its probability reaches a bound, else the other.
 
     y = positive where link(scale s)_positive >= bound, else 1 - positive
     """
 
+    CHOICES = {"link": tuple(LINKS)}
+
     bound: Tensor  # a number, a probability
     link: str  # a name in ``LINKS``
     scale: float = 1.0  # what the scores are multiplied by first
-    positive: int = bounded(0, 1, default=1)  # the label, 0 or 1, whose probability it is
+    positive: int = bounded(0, 1, default=1)  # the index of the label, 0 or 1, whose probability is compared
 
     def __post_init__(self) -> None:
         self.function = LINKS[self.link]

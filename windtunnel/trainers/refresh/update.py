@@ -19,7 +19,7 @@ from windtunnel.program.records.fit_record import HARMS_OLD_ROWS
 from windtunnel.program.records.history import CandidateResult, History
 from windtunnel.program.records.refresh_details import RefreshDetails, ScoreChange
 from windtunnel.program.records.training_profile import TrainingProfile
-from windtunnel.program.score_methods import score_rules
+from windtunnel.program.score_methods import residual_rules
 from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.trainers.fit_details import calibration, reliability, summarise_terms
 from windtunnel.trainers.loop.evaluation import evaluate_both
@@ -103,7 +103,7 @@ def update(
     extend_residual(trial, data.rows.numbers[data.new], _unit(trial, data))
     values = MovableValues.of(trial, data.rows)
     scoring = RefreshScoring(
-        data, Metric(None, trial.head, rules=score_rules(trial.program, trial.head)), pick(None, trial.head)
+        data, Metric(None, trial.head, rules=residual_rules(trial.program, trial.head)), pick(None, trial.head)
     )
 
     before = scoring.result("translation", values.scores)

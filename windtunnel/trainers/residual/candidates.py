@@ -13,6 +13,7 @@ from windtunnel.modules.outputs.links import PROBABILITIES
 from windtunnel.objectives.metrics import Metric
 from windtunnel.objectives.row_blocks import average_over_blocks
 from windtunnel.program.records.history import CandidateResult
+from windtunnel.program.score_methods import score_rules
 from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.trainers.loop.evaluation import evaluate, evaluate_both
 from windtunnel.trainers.loop.module import DataModule
@@ -137,7 +138,7 @@ def _pipeline_candidates(
 ) -> list[Candidate]:
     """The candidates without a residual model."""
     exact, weighted, loss = dict(net.exact_modules), setup.weighted, setup.cross_fitting.loss
-    of_net = recipe.metric_for(net)
+    net_metric = recipe.metric_of(net.head, rules=score_rules(net.program))
 
     def candidate(name: str, modules: dict[int, Module]) -> Candidate:
         """The program with these modules in place of its own, evaluated."""
@@ -149,9 +150,9 @@ def _pipeline_candidates(
             scorer = PipelineScorer(net, net.program.with_modules(modules).eval())
             val_loss, value = evaluate_both(metric, loss, scorer.scores, data.valid)
             epoch = None
-        if net.head.link in PROBABILITIES and metric.name != "loss" and of_net.method is None:
+        if net.head.link in PROBABILITIES and metric.name != "loss":
             # Probabilities as the pipeline outputs them: the init scores are clipped, which alone lowers the log loss.
-            value = evaluate(of_net, loss, scorer.outputs, data.valid)
+            value = evaluate(net_metric, loss, scorer.outputs, data.valid)
         return Candidate(name, value, val_loss, epoch)
 
     candidates = [candidate("translation", {})]
@@ -171,7 +172,7 @@ def _interactions_candidate(setup: ResidualSetup, metric: Metric) -> Candidate |
     if cross_fitting.interaction_test is None:
         return None
     if not cross_fitting.interaction_test.significant:
-        scored = [((cross_fitting.pipeline_scores + cross_fitting.of_interactions,), *cross_fitting.rows[1:])]
+        scored = [((cross_fitting.pipeline_scores + cross_fitting.interaction_scores,), *cross_fitting.rows[1:])]
         val_loss, value = evaluate_both(metric, average_over_blocks(cross_fitting.loss), lambda scores: scores, scored)
         test = cross_fitting.interaction_test
         return Candidate("interactions", value, val_loss, test=test, rejected=test.reason)

@@ -24,8 +24,9 @@ class CrossFitting:
     split: SplitRows
     fits: Sequence[ResidualFit | None]  # in the order of ``split.halves``; None where no column was selected
     loss: Loss
-    # ``[rows, K]``, scores of the interactions alone for the validation rows, by the model of the other half
-    of_interactions: Tensor
+    # ``[rows, K]``, scores of the interactions alone for the validation rows, by the model of the other half;
+    # 0 without interactions
+    interaction_scores: Tensor
     # Test of the loss with these scores, where any interactions were selected. Residual models have interactions only
     # if it is significant.
     interaction_test: SignificanceTest | None
@@ -33,13 +34,13 @@ class CrossFitting:
     @property
     def pipeline_scores(self) -> Tensor:
         """Scores of the validation rows by the pipeline ``[rows, K]``."""
-        return split_scores(self.rows[0], self.of_interactions.shape[1])[1]
+        return split_scores(self.rows[0], self.interaction_scores.shape[1])[1]
 
     @property
     def scores_with_interactions(self) -> Tensor:
         """Scores by the pipeline, and by the interactions if residual models have any."""
         significant = self.interaction_test is not None and self.interaction_test.significant
-        return self.pipeline_scores + self.of_interactions if significant else self.pipeline_scores
+        return self.pipeline_scores + self.interaction_scores if significant else self.pipeline_scores
 
     def compare(self, metric: Metric, before: Tensor, after: Tensor) -> SignificanceTest:
         """Compare two scores of the validation rows ``[rows, K]``; see ``compare_scores``."""

@@ -102,6 +102,7 @@ def without_residual(program: Program) -> Program | None:
 def _last_scores(net: TranslatedPipeline, outputs: int) -> Take:
     """The raw scores of the program; the logarithms of what it outputs as probabilities."""
     if net.head.link in PROBABILITIES:
+        # ``takes_residual_model`` has made sure that no method reads probabilities but a threshold.
         _append(net, LogProbabilities(), [_last(net, outputs)])
         steps = net.program.method_steps
         modules = {method: steps[method].module for method in score_methods(net.program)}

@@ -13,7 +13,7 @@ from windtunnel.modules.linear.residual_model import ResidualModel
 from windtunnel.objectives.losses import Loss
 from windtunnel.objectives.row_blocks import average_over_blocks
 from windtunnel.program.head import Head
-from windtunnel.program.score_methods import ScoreRule, score_rules
+from windtunnel.program.score_methods import ScoreRule, residual_rules
 from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.trainers.recipe import LARGEST_BATCH
 from windtunnel.trainers.residual.column_coder import ColumnCoder
@@ -67,9 +67,9 @@ def fit_interactions(
 ) -> InitialResidual | None:
     """Select the columns of a residual model and fit its interactions; None where no column is selected.
 
-    Columns and interactions are selected, and interactions are weighed, on all validation rows; for the tests, on each
-    half of them. A model has interactions only where those of the halves decrease the loss of the other half by more
-    than its standard error.
+    Columns, interactions and the weights of these come from all validation rows, for the two models of the test from
+    one half each. No model has interactions unless those of the halves decrease the loss of the other half by more than
+    its standard error.
 
     ``train`` and ``valid`` are rows with init scores, training rows none of weight 0; ``split`` are halves of the
     validation rows. ``rank`` is the width of the factors.
@@ -79,25 +79,25 @@ def fit_interactions(
     if not selected.columns:
         return None
     of_halves = [rows.select(half) for half in split.halves]
-    init_scores, *rest = rows.scored
-    of_interactions, test = torch.zeros_like(init_scores), None
+    init_scores, *rest = rows.scored_valid
+    interaction_scores, test = torch.zeros_like(init_scores), None
     if selected.interactions:
         for each, tested in zip(of_halves, reversed(split.halves), strict=True):
-            of_interactions[tested] = each.scores(rows.valid.codes[tested]) * rows.unit
-        test = compare_losses(loss, split.shuffled, init_scores, init_scores + of_interactions, *rest)
+            interaction_scores[tested] = each.scores(rows.valid.codes[tested]) * rows.unit
+        test = compare_losses(loss, split.shuffled, init_scores, init_scores + interaction_scores, *rest)
     if test is None or not test.significant:
         selected, *of_halves = (each.columns_alone() for each in (selected, *of_halves))
-    fit = rows.untrained(selected, rank, generator)
-    fits = [rows.untrained(half, rank, generator) if half.columns else None for half in of_halves]
-    return InitialResidual(fit, CrossFitting(valid, split, fits, loss, of_interactions, test), rows.coder)
+    fit = rows.build_fit(selected, rank, generator)
+    fits = [rows.build_fit(half, rank, generator) if half.columns else None for half in of_halves]
+    return InitialResidual(fit, CrossFitting(valid, split, fits, loss, interaction_scores, test), rows.coder)
 
 
 @dataclass(frozen=True)
 class RowsWithResiduals:
-    """Training and validation rows by their residuals, on which interactions are selected and fitted."""
+    """Training and validation rows as codes and residuals, on which interactions are selected and fitted."""
 
     coder: ColumnCoder
-    # head, rules: of the model with a residual
+    # head, rules: of the pipeline with the residual model
     head: Head
     rules: Mapping[str, ScoreRule]
     loss: Loss
@@ -106,7 +106,7 @@ class RowsWithResiduals:
     train: Residuals
     sample: Residuals  # at most ``MAX_ROWS`` training rows, on which interactions are screened
     valid: Residuals
-    scored: Items  # init scores of the validation rows ``[N, K]``, targets, and maybe weights
+    scored_valid: Items  # init scores of the validation rows ``[N, K]``, targets, and maybe weights
 
     @classmethod
     def of(
@@ -121,19 +121,19 @@ class RowsWithResiduals:
         of_train, of_valid = (Residuals(each.codes, each.values / gradient) for each in (of_train, of_valid))
         sample = of_train.sample(MAX_ROWS, generator)
         scored = split_scores(valid[0], outputs)[1], *valid[1:]
-        rules = score_rules(net.program, net.head)
+        rules = residual_rules(net.program, net.head)
         return cls(coder, head, rules, loss, unit, gradient, of_train, sample, of_valid, scored)
 
     def select(self, index: Tensor) -> FittedInteractions:
         """Columns and interactions, selected and weighed on the validation rows at these indices."""
         selected = select_interactions(self.sample, self.valid.take(index), self.coder.sizes, self.coder.columns)
         tables = [fitted.table for fitted in fit_in_sequence(self.train, selected.interactions)]
-        codes, scored = self.valid.codes[index], [block[index] for block in self.scored]
+        codes, scored = self.valid.codes[index], [block[index] for block in self.scored_valid]
         values = [table[each.cells(codes)] for each, table in zip(selected.interactions, tables, strict=True)]
         weights = _weights(values, self.unit, self.loss, *scored)
         return FittedInteractions(selected.columns, selected.interactions, tables, weights)
 
-    def untrained(self, selected: FittedInteractions, rank: int, generator: torch.Generator) -> ResidualFit:
+    def build_fit(self, selected: FittedInteractions, rank: int, generator: torch.Generator) -> ResidualFit:
         """The residual model of these columns and interactions, before its training."""
         inputs, sizes = self.coder.inputs(selected.columns), [self.coder.sizes[each] for each in selected.columns]
         edges = self.coder.edges[inputs.numbers]

@@ -10,7 +10,7 @@ from torch import Tensor
 from windtunnel.encode import Batch
 from windtunnel.objectives.losses import pick
 from windtunnel.objectives.row_blocks import explain_failures
-from windtunnel.program.score_methods import score_rules
+from windtunnel.program.score_methods import residual_rules
 from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.trainers.data.encoded_loader import EncodedLoader
 from windtunnel.trainers.loop.module import DataModule, Loaders
@@ -66,7 +66,7 @@ def prepare_residual(net: TranslatedPipeline, data: DataModule, recipe: Recipe) 
     split = split_rows(validation, recipe.seed)
     if not all(map(len, split.halves)):
         return None
-    metric = recipe.metric_of(net.head, rules=score_rules(net.program, net.head))
+    metric = recipe.metric_of(net.head, rules=residual_rules(net.program, net.head))
     weighted = weighted_trees(net, validation, split, loss, metric, generator)
     modules = dict(net.exact_modules)
     if weighted is not None and weighted.test.significant:

@@ -48,7 +48,7 @@ def train_residual(
     fit = replace(setup.initial, model=deepcopy(setup.initial.model))
     training = train(fit.model, setup.loaders, recipe, lightning, checkpoints)
     if training.error is None and not training.best_epoch:
-        return TrainedResidual(fit, training, torch.zeros_like(setup.cross_fitting.of_interactions))
+        return TrainedResidual(fit, training, torch.zeros_like(setup.cross_fitting.interaction_scores))
     processes = lightning.trainer is not None and world() > 1
     batches = setup.train.rows is None and isinstance(setup.cross_fitting.loss, CustomLoss)
     if training.error is None and not processes and not batches:
@@ -74,7 +74,7 @@ def _crossfitted_scores(
     if training.rows is None:
         (sample, *rest), mask = setup.train_items, None
         training = EncodedRows(sample, *rest, batch_size=recipe.rows_per_step(len(rest[0])), seed=recipe.seed)
-    scores = torch.zeros_like(cross_fitting.of_interactions)
+    scores = torch.zeros_like(cross_fitting.interaction_scores)
     halves = cross_fitting.split.halves
     with Phase("training two residual models for the test", len(halves)) as phase, show_progress(False):
         for initial, selected_on, tested in zip(cross_fitting.fits, halves, reversed(halves), strict=True):
