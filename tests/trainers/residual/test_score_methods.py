@@ -31,7 +31,10 @@ SOURCES = {
     "support vectors of three classes": (SVC(break_ties=True), 3),
     "threshold": (FixedThresholdClassifier(GradientBoostingClassifier(n_estimators=10), threshold=0.3), 2),
     "threshold of the first label": (FixedThresholdClassifier(GaussianNB(), threshold=0.3, pos_label="low"), 2),
-    "tuned threshold of a forest": (TunedThresholdClassifierCV(RandomForestClassifier(10, max_depth=3)), 2),
+    "tuned threshold of a forest": (
+        TunedThresholdClassifierCV(RandomForestClassifier(10, max_depth=3, random_state=5)),
+        2,
+    ),
     "threshold on decisions": (FixedThresholdClassifier(SVC(), threshold=0.2), 2),
 }
 OPTIONS: Any = {"progress": False, "epochs": 3}
@@ -124,7 +127,7 @@ def test_a_metric_of_labels_takes_the_rule_of_the_source(name: str) -> None:
 
 @pytest.mark.parametrize("bound", [0.1, 0.9, 1.0])
 def test_votes_of_a_forest_may_be_equal_to_the_bound(bound: float) -> None:
-    source = FixedThresholdClassifier(RandomForestClassifier(10, random_state=0), threshold=bound)
+    source = FixedThresholdClassifier(RandomForestClassifier(10, random_state=5), threshold=bound)
     source.fit(*rows(2, 600, 0))
     valid = rows(2, 800, 2)
     net = windtunnel.translate(source).fit(rows(2, 1500, 1), valid, metric="accuracy", **OPTIONS)
