@@ -17,9 +17,7 @@ from sklearn.utils.validation import _num_samples, check_consistent_length, chec
 from windtunnel.errors import BadInput, InvalidOption
 from windtunnel.estimators.fitting import check_needs_no_queries, clone_for_refit, fit_estimator
 from windtunnel.estimators.takes_sequence import takes_sequence
-
-LEAST_PROBABILITY = 1e-7
-"""Probabilities are kept above it before their logarithm is taken."""
+from windtunnel.modules.ensembles.log_pool import LEAST_PROBABILITY
 
 
 class _CrossFitted(BaseEstimator):

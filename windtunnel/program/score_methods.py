@@ -1,8 +1,7 @@
-"""Methods with a step of their own that reads raw scores alone: a residual model changes the scores, and these too."""
+"""Methods whose own step reads nothing but raw scores, so that a residual model changes their outputs too."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import dataclass, replace
 
@@ -35,34 +34,41 @@ class ScoreRule:
 
 
 def score_rules(program: Program) -> dict[str, ScoreRule]:
-    """The step of each method that follows, as a function of what the program outputs; copies on the CPU."""
-    columns = score_methods(program)
-    modules = {method: deepcopy(program.method_steps[method].module).cpu() for method in columns}
-    return {method: ScoreRule(module, columns[method]) for method, module in modules.items()}
+    """The step of each method in ``score_methods`` as a function of what the program outputs; copies on the CPU."""
+    return {
+        method: ScoreRule(deepcopy(program.method_steps[method].module).cpu(), columns)
+        for method, columns in score_methods(program).items()
+    }
 
 
 def residual_rules(program: Program, head: Head) -> dict[str, ScoreRule]:
-    """The same for the scores that a residual model is added to: logarithms, where outputs are probabilities."""
-    rules = score_rules(program)
+    """The step of each method in ``residual_methods`` as a function of the scores that a residual model is added to."""
+    rules, methods = score_rules(program), residual_methods(program, head)
     if head.link not in PROBABILITIES:
         return rules
-    modules = on_log_probabilities({method: rule.module for method, rule in rules.items()})
-    return {method: replace(rules[method], module=module) for method, module in modules.items()}
+    return {method: replace(rules[method], module=on_log_probabilities(rules[method].module)) for method in methods}
 
 
-def on_log_probabilities(modules: Mapping[str, Module]) -> dict[str, Module]:
-    """Thresholds on probabilities as thresholds on the softmax of their logarithms; other modules are left out.
+def on_log_probabilities(threshold: Module) -> Module:
+    """The same threshold for the logarithms of the probabilities that it reads.
 
     The votes of a forest are often equal to the bound. The bound is a little lower here, as logarithms round and have a
     floor (``log_probabilities``).
     """
-    return {
-        method: ProbabilityThreshold(
-            module.bound.clamp(max=1 / (1 + LEAST_PROBABILITY)) * (1 - 1e-12), "softmax", positive=module.positive
-        )
-        for method, module in modules.items()
-        if isinstance(module, ProbabilityThreshold)
-    }
+    assert isinstance(threshold, ProbabilityThreshold)
+    bound = threshold.bound.clamp(max=1 / (1 + LEAST_PROBABILITY)) * (1 - 1e-12)
+    return ProbabilityThreshold(bound, "softmax", positive=threshold.positive)
+
+
+def residual_methods(program: Program, head: Head) -> list[str]:
+    """The methods whose steps can read the scores with those of a residual model.
+
+    Where the program outputs probabilities, a residual model is added to their logarithms, of which only thresholds on
+    probabilities have a form.
+    """
+    modules = {method: program.method_steps[method].module for method in score_methods(program)}
+    only_thresholds = head.link in PROBABILITIES
+    return [name for name, each in modules.items() if not only_thresholds or isinstance(each, ProbabilityThreshold)]
 
 
 def score_methods(program: Program) -> dict[str, list[int]]:

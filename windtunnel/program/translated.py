@@ -28,7 +28,7 @@ from windtunnel.program.records.origin import Origin
 from windtunnel.program.records.simplification import Simplification
 from windtunnel.program.records.strategy_choice import StrategyChoice
 from windtunnel.program.records.training_profile import TrainingProfile
-from windtunnel.program.score_methods import METHODS, append, residual_rules
+from windtunnel.program.score_methods import METHODS, append, residual_methods
 from windtunnel.program.scoring_pipeline import Engine, ScoringPipeline
 from windtunnel.program.source_method import SourceMethod
 from windtunnel.program.translate_options import SofteningPlan
@@ -389,7 +389,7 @@ class TranslatedPipeline(ScoringPipeline):
 
     def takes_residual_model(self) -> bool:
         """Whether a residual model can be added: raw scores give every output, and there are columns for it to read."""
-        following = residual_rules(self.program, self.head).keys()
+        following = {*residual_methods(self.program, self.head)}
         return (
             0 < len(self.encoder.numbers) + len(self.encoder.categories) <= MOST_RESIDUAL_COLUMNS
             and not isinstance(self.head.classes, list)

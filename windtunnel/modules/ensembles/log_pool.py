@@ -9,9 +9,9 @@ LEAST_PROBABILITY = 1e-7
 """Probabilities are kept above it before their logarithm is taken."""
 
 
-def log_probabilities(x: Tensor) -> Tensor:
-    """Take log max(p, 1e-7)."""
-    return torch.log(torch.clamp(x, min=1e-7))
+def log_probabilities(x: Tensor, least: float = LEAST_PROBABILITY) -> Tensor:
+    """Take log max(p, least)."""
+    return torch.log(torch.clamp(x, min=least))
 
 
 class LogProbabilities(Module):

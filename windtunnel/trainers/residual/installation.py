@@ -17,7 +17,7 @@ from windtunnel.program.head import Head
 from windtunnel.program.program import IDS, NUMBERS, Program, ProgramStep, Take, last_slot, position_of
 from windtunnel.program.records.fidelity import CalibrationRows
 from windtunnel.program.records.origin import Origin
-from windtunnel.program.score_methods import on_log_probabilities, score_methods, steps_before
+from windtunnel.program.score_methods import on_log_probabilities, residual_methods, steps_before
 from windtunnel.program.translate_options import SofteningPlan
 from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.trainers.residual.boosted.fit_boosted import BoostedResidual
@@ -102,12 +102,10 @@ def without_residual(program: Program) -> Program | None:
 def _last_scores(net: TranslatedPipeline, outputs: int) -> Take:
     """The raw scores of the program; the logarithms of what it outputs as probabilities."""
     if net.head.link in PROBABILITIES:
-        # ``takes_residual_model`` has made sure that no method reads probabilities but a threshold.
         _append(net, LogProbabilities(), [_last(net, outputs)])
         steps = net.program.method_steps
-        modules = {method: steps[method].module for method in score_methods(net.program)}
-        for method, module in on_log_probabilities(modules).items():
-            steps[method] = steps[method].with_module(module)
+        for method in residual_methods(net.program, net.head):
+            steps[method] = steps[method].with_module(on_log_probabilities(steps[method].module))
     net.replace_head(residual_head(net.head))
     return _last(net, outputs)
 
