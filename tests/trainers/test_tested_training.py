@@ -57,7 +57,7 @@ def test_exact_trees_stay_without_a_significant_gain() -> None:
 
 
 @pytest.mark.parametrize("metric", ["accuracy", "log_loss"])
-def test_a_metric_that_a_step_computes_is_not_compared(metric: str) -> None:
+def test_joint_training_is_kept_with_a_metric_that_a_step_computes(metric: str) -> None:
     wrong, train, valid = rows(600, 0, -1.0), rows(2000, 1, 1.0), rows(1000, 2, 1.0)
     classes = [(X, y + (X[:, 1] > 0)) if metric == "log_loss" else (X, y) for X, y in (wrong, train, valid)]
     net = windtunnel.translate(ONE_VS_REST.fit(*classes[0]))

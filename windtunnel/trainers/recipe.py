@@ -154,10 +154,9 @@ class Recipe:
         "auroc", "average_precision", "log_loss", "accuracy", "f1", "r2", "rmse", "mae" or "loss", the mean of the loss;
         or scikit-learn's "roc_auc", "roc_auc_ovr", "neg_log_loss", "neg_root_mean_squared_error" and
         "neg_mean_absolute_error". With more than two classes, auroc, average_precision and f1 are means over the
-        classes. Rows count by their weights. None takes
-        "loss" if a loss is given or a regressor's loss is not the squared error. Else it takes auroc for two classes
-        (accuracy if the source predicts labels only), log_loss for more (accuracy without probabilities) and rmse for
-        regression.
+        classes. Rows count by their weights. None takes "loss" if a loss is given or a regressor's loss is not the
+        squared error. Else it takes auroc for two classes (accuracy if the source predicts labels only), log_loss for
+        more (accuracy without probabilities) and rmse for regression.
     select : str
         "test" or "best_epoch". With "test", the residual model of the epoch with the lowest loss is kept if it passes
         the significance test. With "best_epoch", the epoch with the best metric is kept without that test, if its

@@ -168,7 +168,7 @@ def test_splines_as_a_sparse_matrix_before_xgboost():
         source = make_pipeline(splines, xgb.XGBRegressor(**SMALL)).fit(x, values(x))
         held = source[0].transform(x)
         if sparse_output:
-            # Beside the zeros that it leaves out: what XGBoost reads is told by no value.
+            # A stored zero is 0 to XGBoost, one that is left out is missing: the values do not tell which.
             assert (held.data == 0).any()
             with pytest.raises(UnsupportedEstimator, match="'columntransformer.*'.*sparse_output=False"):
                 windtunnel.compile(source)
