@@ -101,7 +101,7 @@ def test_a_trainer_of_the_caller_bounds_the_models_that_test(monkeypatch: pytest
         return result
 
     monkeypatch.setattr(training_run, "train", noted)
-    data, valid = rows(3000, 0), rows(COUNT, 1)
+    data, valid = rows(8000, 0), rows(COUNT, 1)
     trainer = pl.Trainer(
         max_epochs=2, accelerator="cpu", logger=False, enable_checkpointing=False, enable_progress_bar=False
     )

@@ -14,8 +14,11 @@ from windtunnel.modules.linear.residual_model import column_codes
 from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.trainers.residual.init_scores import ResidualInputs, concat, in_slices
 
-BINS = 32
-"""Approximate number of bins of a number; a column with fewer distinct values has a bin for each."""
+ROWS_PER_BIN = 200
+MIN_BINS, MAX_BINS = 16, 64
+"""The fewest and the most bins of a number. Few rows get few bins, or a pair of columns has more cells than rows."""
+FEW_VALUES = 32
+"""A number with no more distinct values than this has a bin for each, with few rows too."""
 
 
 @dataclass(frozen=True)
@@ -75,15 +78,20 @@ def code_counts(edges: Tensor) -> list[int]:
 
 
 def _column_edges(column: Tensor) -> Tensor:
-    """Quantiles of a column; a value that alone fills a bin gets one, and the other values share the rest."""
+    """Quantiles of a column, for a bin per ``ROWS_PER_BIN`` values, from ``MIN_BINS`` to ``MAX_BINS`` bins.
+
+    A value that alone fills a bin gets one, and the other values share the rest; with ``FEW_VALUES`` distinct values
+    or fewer, and with no more than there are bins, each has its own.
+    """
+    bins = min(max(len(column) // ROWS_PER_BIN, MIN_BINS), MAX_BINS)
     values: Tensor
     values, counts = torch.unique(column, return_counts=True)
-    if len(values) <= BINS:
+    if len(values) <= max(bins, FEW_VALUES):
         return values
-    frequent = counts * BINS >= len(column)
+    frequent = counts * bins >= len(column)
     rest = torch.repeat_interleave(values[~frequent], counts[~frequent])
-    bins = max(BINS - int(frequent.sum()), 2)
-    place = torch.linspace(0, len(rest) - 1, bins + 1, dtype=torch.float64)[1:-1]
+    shared = max(bins - int(frequent.sum()), 2)
+    place = torch.linspace(0, len(rest) - 1, shared + 1, dtype=torch.float64)[1:-1]
     below = values[:-1][frequent[1:]]  # lower edges of the bins of frequent values
     edges: Tensor = torch.unique(torch.cat([rest[place.round().long()], values[frequent], below]))
     return edges
