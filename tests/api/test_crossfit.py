@@ -11,13 +11,13 @@ import torch
 from city_rows import NUMBERS, OPTIONS, encoded, frame, labelled, trees
 from lightgbm import LGBMClassifier, LGBMRegressor
 from sklearn.frozen import FrozenEstimator
-from sklearn.linear_model import Ridge
+from sklearn.linear_model import Ridge, RidgeClassifier
 from sklearn.model_selection import FixedThresholdClassifier
 from sklearn.pipeline import make_pipeline
 
 import windtunnel
 from windtunnel.api.crossfit import _losses
-from windtunnel.errors import BadInput, InvalidOption
+from windtunnel.errors import BadInput, InvalidOption, UnsupportedEstimator
 from windtunnel.trainers.data.encoded_rows import EncodedRows
 from windtunnel.trainers.recipe import Recipe
 
@@ -142,6 +142,12 @@ def test_a_class_that_a_member_lacks() -> None:
     y = np.array(["no"] * 59 + ["yes"])
     with pytest.raises(BadInput, match="every member needs rows of every class"):
         windtunnel.crossfit(unfitted(), X, y, folds=2)
+
+
+def test_a_classifier_without_probabilities() -> None:
+    X = frame(60)
+    with pytest.raises(UnsupportedEstimator, match="RidgeClassifier has no predict_proba"):
+        windtunnel.crossfit(make_pipeline(encoded(), RidgeClassifier()), X, labelled(X, "label"), folds=2)
 
 
 @pytest.mark.parametrize("library", ["lightgbm", "lightgbm by a parameter", "xgboost", "catboost"])

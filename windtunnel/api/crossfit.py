@@ -99,7 +99,7 @@ def crossfit(
     InvalidOption
         For an option that is unknown, or trains the members themselves.
     UnsupportedEstimator
-        For a pipeline with a step that has no translation.
+        For a pipeline with a step that has no translation, and for a classifier without ``predict_proba``.
 
     Examples
     --------

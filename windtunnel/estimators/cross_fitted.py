@@ -14,8 +14,8 @@ from sklearn.utils import _safe_indexing
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _num_samples, check_consistent_length, check_is_fitted, column_or_1d, validate_data
 
-from windtunnel.errors import BadInput, InvalidOption
-from windtunnel.estimators.fitting import check_needs_no_queries, clone_for_refit, fit_estimator
+from windtunnel.errors import BadInput, InvalidOption, UnsupportedEstimator
+from windtunnel.estimators.fitting import check_needs_no_queries, clone_for_refit, fit_estimator, last_step
 from windtunnel.estimators.takes_sequence import takes_sequence
 from windtunnel.modules.ensembles.log_pool import LEAST_PROBABILITY
 
@@ -56,9 +56,9 @@ class _CrossFitted(BaseEstimator):
             rows = np.flatnonzero(self.fold_ != fold)
             self._check_labels(y[rows], fold)
             weight = None if sample_weight is None else np.asarray(sample_weight)[rows]
-            self.estimators_.append(
-                fit_estimator(clone_for_refit(self.estimator), _safe_indexing(X, rows), y[rows], weight)
-            )
+            member = fit_estimator(clone_for_refit(self.estimator), _safe_indexing(X, rows), y[rows], weight)
+            self._check_member(member)
+            self.estimators_.append(member)
         return self
 
     def __sklearn_tags__(self) -> Any:
@@ -111,6 +111,9 @@ class _CrossFitted(BaseEstimator):
         assert outputs is not None
         return outputs
 
+    def _check_member(self, member: Any) -> None:
+        """Raise ``UnsupportedEstimator`` for a fitted member that cannot predict what is averaged."""
+
     def _predict_member(self, member: Any, X: Any) -> Any:
         raise NotImplementedError
 
@@ -149,6 +152,14 @@ class CrossFittedClassifier(ClassifierMixin, _CrossFitted):
         """The most probable label."""
         labels: NDArray[Any] = self.classes_[self.predict_proba(X).argmax(axis=1)]
         return labels
+
+    def _check_member(self, member: Any) -> None:
+        if not hasattr(member, "predict_proba"):
+            raise UnsupportedEstimator(
+                f"{type(last_step(member)).__name__} has no predict_proba, and cross-fitting takes the mean of the "
+                "members' probabilities; wrap it in CalibratedClassifierCV, or translate the pipeline and call fit, "
+                "which needs no probabilities"
+            )
 
     def _predict_member(self, member: Any, X: Any) -> Any:
         return member.predict_proba(X)
