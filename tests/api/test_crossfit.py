@@ -185,9 +185,20 @@ def test_a_decision_threshold_goes_around_the_members() -> None:
     X, held = frame(400), frame(200, seed=5)
     y, z = labelled(X, "label"), labelled(held, "label", 5)
     source = FixedThresholdClassifier(unfitted(), threshold=0.3, pos_label="yes")
-    with pytest.warns(UserWarning, match="whatever the threshold of FixedThresholdClassifier. Call crossfit with"):
+    with pytest.warns(UserWarning, match="whatever the threshold of FixedThresholdClassifier. Give crossfit"):
         net = windtunnel.crossfit(source, X, y, valid=(held, z), folds=2, **OPTIONS)
     around = FixedThresholdClassifier(FrozenEstimator(net), threshold=0.3, pos_label="yes").fit(X, y)
     wanted = np.where(net.predict_proba(held)[:, 1] >= 0.3, "yes", "no")
     np.testing.assert_array_equal(around.predict(held), wanted)
     assert (wanted != net.predict(held)).any()
+
+
+def test_members_do_not_have_the_threshold_of_catboost() -> None:
+    catboost = pytest.importorskip("catboost")
+    X = frame(400)[NUMBERS].fillna(0)
+    y = X["age"] > X["age"].median()
+    source = catboost.CatBoostClassifier(iterations=5, verbose=False, allow_writing_files=False).fit(X, y)
+    windtunnel.crossfit(source, X, y, folds=2, **OPTIONS)  # 0.5: no warning
+    source.set_probability_threshold(0.3)
+    with pytest.warns(UserWarning, match="whatever the threshold of CatBoostClassifier. Give crossfit"):
+        windtunnel.crossfit(source, X, y, folds=2, **OPTIONS)

@@ -134,14 +134,21 @@ def _warn_of_threshold(pipeline: Any) -> None:
     last = pipeline
     while isinstance(last, Pipeline | BaseSearchCV):
         last = last.estimator if isinstance(last, BaseSearchCV) else last.steps[-1][1]
-    if isinstance(last, FixedThresholdClassifier | TunedThresholdClassifierCV):
+    wrapped = isinstance(last, FixedThresholdClassifier | TunedThresholdClassifierCV)
+    if wrapped or _has_catboost_threshold(last):
         warnings.warn(
-            f"the members predict the most probable label, whatever the threshold of {type(last).__name__}. Call "
-            "crossfit with the estimator inside, and wrap the result: "
+            f"the members predict the most probable label, whatever the threshold of {type(last).__name__}. Give "
+            "crossfit the classifier without its threshold, and wrap the result: "
             "FixedThresholdClassifier(FrozenEstimator(net), threshold=...).fit(X, y).",
             UserWarning,
             stacklevel=3,
         )
+
+
+def _has_catboost_threshold(last: Any) -> bool:
+    """Whether a fitted ``CatBoostClassifier`` has another threshold than 0.5."""
+    threshold = getattr(last, "get_probability_threshold", None)
+    return threshold is not None and last.is_fitted() and threshold() != 0.5
 
 
 def _held_out(rows: int, groups: Any, time: Any, recipe: Recipe) -> Tensor | None:
