@@ -148,7 +148,7 @@ def _warn_of_threshold(pipeline: Any) -> None:
 def _has_catboost_threshold(last: Any) -> bool:
     """Whether a fitted ``CatBoostClassifier`` has another threshold than 0.5."""
     threshold = getattr(last, "get_probability_threshold", None)
-    return threshold is not None and last.is_fitted() and threshold() != 0.5
+    return threshold is not None and _is_fitted(last) and threshold() != 0.5
 
 
 def _held_out(rows: int, groups: Any, time: Any, recipe: Recipe) -> Tensor | None:
