@@ -43,5 +43,6 @@ def test_a_frequent_value_has_a_bin_of_its_own() -> None:
     assert sorted(counts)[-2] < 200
 
 
-def test_few_distinct_values_have_a_bin_each() -> None:
-    assert rows_per_code(torch.arange(10.0).repeat(3)) == [0, *[3] * 10, 0]
+@pytest.mark.parametrize("count", [10, 32])
+def test_few_distinct_values_have_a_bin_each(count: int) -> None:
+    assert rows_per_code(torch.arange(float(count)).repeat(3)) == [0, *[3] * count, 0]
