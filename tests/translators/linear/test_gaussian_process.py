@@ -7,6 +7,7 @@ import pytest
 from sklearn.gaussian_process import GaussianProcessClassifier
 
 import windtunnel
+from windtunnel.modules.kernels.kernels import KERNELS, SquaredExponential
 
 DRAWN = np.random.default_rng(0).normal(size=(30, 4))
 FAR = np.random.default_rng(1).normal(size=(400, 4)) * np.linspace(1, 12, 400)[:, None]
@@ -26,3 +27,8 @@ def test_the_sign_of_the_latent_mean_decides_between_two_classes(dtype: str) -> 
 def test_the_first_of_equal_probabilities_is_the_label_of_three_classes() -> None:
     source = GaussianProcessClassifier(optimizer=None).fit(DRAWN, np.digitize(DRAWN[:, 0], [-0.5, 0.5]))
     np.testing.assert_array_equal(windtunnel.compile(source).predict(FAR), source.predict(FAR))
+
+
+def test_subclasses_that_torch_makes_while_it_traces_a_graph_replace_no_kernel() -> None:
+    type(SquaredExponential.__name__, (SquaredExponential,), {})
+    assert KERNELS[SquaredExponential.__name__] is SquaredExponential

@@ -9,8 +9,6 @@ from torch import Tensor, nn
 
 from windtunnel.modules.distances import distances, squared_distances
 
-KERNELS: dict[str, type["Kernel"]] = {}
-
 
 class Kernel(nn.Module):
     """Similarity of rows ``[B, width]`` and points ``[P, width]``, ``[B, P]``; ``diagonal``: of rows with themselves.
@@ -31,10 +29,6 @@ class Kernel(nn.Module):
 
         def diagonal(self, x: Tensor, numbers: Tensor) -> Tensor:
             """[B, width], numbers -> [B]."""
-
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        super().__init_subclass__(**kwargs)
-        KERNELS[cls.__name__] = cls
 
     def __init__(self, parts: "list[Kernel]", at: Mapping[str, list[int]], facts: Mapping[str, float]) -> None:
         super().__init__()
@@ -57,12 +51,6 @@ def described(
         at[name] = [len(numbers), len(values)]
         numbers += values
     return {"kernel": kernel.__name__, "at": at, "facts": facts or {}, "parts": list(parts)}
-
-
-def kernel_from(description: Mapping[str, Any]) -> Kernel:
-    """Build a kernel from what ``described`` gave."""
-    parts = [kernel_from(part) for part in description["parts"]]
-    return KERNELS[description["kernel"]](parts, description["at"], description["facts"])
 
 
 class DotProductKernel(Kernel):
@@ -226,3 +214,19 @@ class PowerOfKernel(Kernel):
     def diagonal(self, x: Tensor, numbers: Tensor) -> Tensor:
         """[B, width], numbers -> [B]."""
         return self.first.diagonal(x, numbers) ** self.exponent
+
+
+KERNELS: dict[str, type[Kernel]] = {
+    kernel.__name__: kernel
+    for kernel in (
+        DotProductKernel, SquaredExponential, MaternKernel, RationalQuadraticKernel, PeriodicKernel, ConstantSimilarity,
+        Noise, SumOfKernels, ProductOfKernels, PowerOfKernel,
+    )
+}  # fmt: skip
+"""The kernels by name. Subclasses do not register themselves: torch makes some of its own while it traces a graph."""
+
+
+def kernel_from(description: Mapping[str, Any]) -> Kernel:
+    """Build a kernel from what ``described`` gave."""
+    parts = [kernel_from(part) for part in description["parts"]]
+    return KERNELS[description["kernel"]](parts, description["at"], description["facts"])
