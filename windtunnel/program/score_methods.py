@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from copy import deepcopy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from torch import Tensor
 
 from windtunnel.modules.base import Module
-from windtunnel.modules.ensembles.log_pool import LEAST_PROBABILITY
-from windtunnel.modules.outputs.label_rules import ProbabilityThreshold
-from windtunnel.modules.outputs.links import PROBABILITIES
 from windtunnel.modules.tables.category_table import Identity
-from windtunnel.program.head import Head
 from windtunnel.program.program import Program, ProgramStep, Take, last_slot
 
 METHODS = ("decision_function", "predict", "predict_log_proba")
@@ -41,46 +37,27 @@ def score_rules(program: Program) -> dict[str, ScoreRule]:
     }
 
 
-def residual_rules(program: Program, head: Head) -> dict[str, ScoreRule]:
-    """The step of each method in ``residual_methods`` as a function of the scores that a residual model is added to."""
-    rules, methods = score_rules(program), residual_methods(program, head)
-    if head.link not in PROBABILITIES:
-        return rules
-    return {method: replace(rules[method], module=on_log_probabilities(rules[method].module)) for method in methods}
-
-
-def on_log_probabilities(threshold: Module) -> Module:
-    """The same threshold for the logarithms of the probabilities that it reads.
-
-    The votes of a forest are often equal to the bound. The bound is a little lower here, as logarithms round and have a
-    floor (``log_probabilities``).
-    """
-    assert isinstance(threshold, ProbabilityThreshold)
-    bound = threshold.bound.clamp(max=1 / (1 + LEAST_PROBABILITY)) * (1 - 1e-12)
-    return ProbabilityThreshold(bound, "softmax", positive=threshold.positive)
-
-
-def residual_methods(program: Program, head: Head) -> list[str]:
-    """The methods whose steps can read the scores with those of a residual model.
-
-    Where the program outputs probabilities, a residual model is added to their logarithms, of which only thresholds on
-    probabilities have a form.
-    """
-    modules = {method: program.method_steps[method].module for method in score_methods(program)}
-    only_thresholds = head.link in PROBABILITIES
-    return [name for name, each in modules.items() if not only_thresholds or isinstance(each, ProbabilityThreshold)]
-
-
 def score_methods(program: Program) -> dict[str, list[int]]:
     """The methods whose steps read nothing but raw scores, each with the columns of the scores that it reads."""
-    last = program.steps[-1]
-    columns = {place: column for column, place in enumerate(last.places())} if isinstance(last.module, Identity) else {}
-    found = {}
+    copied, found = _copied_scores(program), {}
     for method, step in program.method_steps.items():
-        read = [column if slot == last_slot(program) else columns.get((slot, column)) for slot, column in step.places()]
+        read = [column if slot == last_slot(program) else copied.get((slot, column)) for slot, column in step.places()]
         if method in METHODS and None not in read:
             found[method] = [column for column in read if column is not None]
     return found
+
+
+def _copied_scores(program: Program) -> dict[tuple[int, int], int]:
+    """The column of the scores at each place that identities copy to the end."""
+    copied: dict[tuple[int, int], int] = {}
+    for slot, step in reversed([*enumerate(program.steps, start=2)]):
+        if not isinstance(step.module, Identity):
+            continue
+        for position, place in enumerate(step.places()):
+            column = position if slot == last_slot(program) else copied.get((slot, position))
+            if column is not None:
+                copied[place] = column
+    return copied
 
 
 def append(program: Program, step: ProgramStep) -> None:

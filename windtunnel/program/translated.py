@@ -28,7 +28,8 @@ from windtunnel.program.records.origin import Origin
 from windtunnel.program.records.simplification import Simplification
 from windtunnel.program.records.strategy_choice import StrategyChoice
 from windtunnel.program.records.training_profile import TrainingProfile
-from windtunnel.program.score_methods import METHODS, append, residual_methods
+from windtunnel.program.residual_base import ResidualBase
+from windtunnel.program.score_methods import append
 from windtunnel.program.scoring_pipeline import Engine, ScoringPipeline
 from windtunnel.program.source_method import SourceMethod
 from windtunnel.program.translate_options import SofteningPlan
@@ -387,12 +388,13 @@ class TranslatedPipeline(ScoringPipeline):
         (batch,) = self.encoded_parts(rows)
         return self.run_in_slices(partial(self.program.inputs_of, position), batch).numpy()
 
+    def residual_base(self) -> ResidualBase | None:
+        """The program whose scores a residual model may be added to; None if it has no columns to read, or no base."""
+        if not 0 < len(self.encoder.numbers) + len(self.encoder.categories) <= MOST_RESIDUAL_COLUMNS:
+            return None
+        several = isinstance(self.head.classes, list)
+        return None if several or self.program.needs_all_rows() else ResidualBase.of(self.program, self.head)
+
     def takes_residual_model(self) -> bool:
-        """Whether a residual model can be added: raw scores give every output, and there are columns for it to read."""
-        following = {*residual_methods(self.program, self.head)}
-        return (
-            0 < len(self.encoder.numbers) + len(self.encoder.categories) <= MOST_RESIDUAL_COLUMNS
-            and not isinstance(self.head.classes, list)
-            and {*self.program.method_steps} & {*METHODS, "predict_proba", "score_samples"} <= following
-            and not self.program.needs_all_rows()
-        )
+        """Whether it has a ``residual_base``."""
+        return self.residual_base() is not None

@@ -32,7 +32,7 @@ def reliability(net: TranslatedPipeline, rows: Items) -> Reliability | None:
     if classes is None or isinstance(classes, list) or len(classes) < 2 or "predict_proba" not in net.head.methods:
         return None
     batch, target, *rest = rows
-    probabilities = net.head.probabilities(net.scores(batch)).numpy()
+    probabilities = net.predict_proba(batch)
     if probabilities.shape[1] == 2:
         predicted, hit = probabilities[:, 1], target.cpu().numpy() == 1
     else:

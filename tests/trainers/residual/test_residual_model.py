@@ -16,7 +16,6 @@ from lightgbm import LGBMClassifier, LGBMRegressor
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression, PoissonRegressor, Ridge
 from sklearn.metrics import log_loss
-from sklearn.neighbors import NearestCentroid
 from sklearn.pipeline import make_pipeline
 from torch.utils.data import DataLoader, IterableDataset
 
@@ -232,12 +231,6 @@ def test_an_error_installs_the_best_residual_model() -> None:
     with pytest.raises(RuntimeError, match="stop"):
         net.fit((X, labelled(X, "label")), (held, labelled(held, "label", 5)), callbacks=[Stop()], **OPTIONS)
     assert any(isinstance(step.module, ResidualModel) for step in net.program.steps)
-
-
-def test_outputs_that_do_not_come_from_scores_get_none() -> None:
-    X = frame(200)
-    net = windtunnel.translate(make_pipeline(encoded(), NearestCentroid()).fit(X, labelled(X, "grade")), calibrate=X)
-    assert not net.takes_residual_model()
 
 
 def test_an_exact_translation_stays_without_significant_columns() -> None:

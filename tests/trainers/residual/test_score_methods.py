@@ -1,4 +1,4 @@
-"""Sources whose ``predict``, ``predict_log_proba`` or ``decision_function`` is a step of its own on the raw scores."""
+"""Sources whose methods have steps of their own: on raw scores, on probabilities, or on other columns."""
 
 from __future__ import annotations
 
@@ -10,16 +10,22 @@ import numpy as np
 import onnxruntime
 import pytest
 from catboost import CatBoostClassifier
+from sklearn.calibration import CalibratedClassifierCV
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis
-from sklearn.ensemble import GradientBoostingClassifier, RandomForestClassifier
+from sklearn.ensemble import BaggingClassifier, GradientBoostingClassifier, RandomForestClassifier
+from sklearn.gaussian_process import GaussianProcessClassifier
+from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss
 from sklearn.model_selection import FixedThresholdClassifier, TunedThresholdClassifierCV
+from sklearn.multiclass import OneVsRestClassifier
 from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import NearestCentroid
 from sklearn.svm import SVC, OneClassSVM
 
 import windtunnel
 from windtunnel.modules.linear.residual_model import ResidualSum
+
+pytestmark = pytest.mark.filterwarnings("ignore:The `probability` parameter was deprecated:FutureWarning")
 
 SOURCES = {
     "catboost": (CatBoostClassifier(iterations=10, verbose=0, allow_writing_files=False, thread_count=1), 3),
@@ -36,6 +42,18 @@ SOURCES = {
         2,
     ),
     "threshold on decisions": (FixedThresholdClassifier(SVC(), threshold=0.2), 2),
+    "bagging with decisions": (BaggingClassifier(LogisticRegression(), 3, random_state=5), 3),
+    "threshold of bagging with decisions": (
+        FixedThresholdClassifier(BaggingClassifier(LogisticRegression(), 3, random_state=5), threshold=0.3),
+        2,
+    ),
+    "one against the rest": (OneVsRestClassifier(LogisticRegression()), 3),
+    "one against the rest of two classes": (OneVsRestClassifier(LogisticRegression()), 2),
+    "one against the rest of forests": (OneVsRestClassifier(RandomForestClassifier(5, max_depth=3, random_state=5)), 3),
+    "nearest centroid": (NearestCentroid(), 2),
+    "gaussian process": (GaussianProcessClassifier(), 2),
+    "support vectors with probabilities": (SVC(probability=True, random_state=5), 2),
+    "calibrated support vectors": (CalibratedClassifierCV(SVC()), 3),
 }
 OPTIONS: Any = {"progress": False, "epochs": 3}
 
@@ -57,7 +75,7 @@ def fitted(name: str) -> tuple[Any, windtunnel.Translation]:
 def check(name: str, net: Any, X: Any) -> None:
     """Labels, log-probabilities and decisions follow from the same scores as the probabilities."""
     source, _ = fitted(name)
-    if "support vectors" in name or name == "threshold on decisions":
+    if name in ("support vectors", "support vectors of three classes", "threshold on decisions"):
         decisions = net.decision_function(X)
         greatest = decisions.argmax(axis=1) if decisions.ndim == 2 else decisions >= getattr(source, "threshold", 0)
         np.testing.assert_array_equal(net.predict(X), net.classes_[greatest.astype(int)])
@@ -68,7 +86,8 @@ def check(name: str, net: Any, X: Any) -> None:
         reached = probabilities[:, positive] >= getattr(source, "best_threshold_", getattr(source, "threshold", None))
         np.testing.assert_array_equal(net.predict(X), net.classes_[np.where(reached, positive, 1 - positive)])
         return
-    np.testing.assert_allclose(net.predict_log_proba(X), np.log(probabilities), rtol=1e-6, atol=1e-9)
+    if hasattr(source, "predict_log_proba"):
+        np.testing.assert_allclose(net.predict_log_proba(X), np.log(probabilities), rtol=1e-6, atol=1e-9)
     labels = net.classes_[probabilities.argmax(axis=1)]
     np.testing.assert_array_equal(net.predict(X), labels[:, None] if name == "catboost" else labels)
     if hasattr(source, "decision_function") and len(net.classes_) == 2:
@@ -97,7 +116,9 @@ def test_every_output_follows_the_residual_model(name: str, tmp_path: Path) -> N
     check(name, loaded, X)
 
 
-@pytest.mark.parametrize("name", ["catboost", "threshold", "support vectors of three classes"])
+@pytest.mark.parametrize(
+    "name", ["catboost", "threshold", "support vectors of three classes", "one against the rest", "gaussian process"]
+)
 def test_an_exported_file_has_the_labels_of_the_sum(name: str, tmp_path: Path) -> None:
     _, net = fitted(name)
     X, _ = rows(SOURCES[name][1], 300, 3)
@@ -136,9 +157,21 @@ def test_votes_of_a_forest_may_be_equal_to_the_bound(bound: float) -> None:
     assert net.history.best >= net.history.start
 
 
-def test_labels_that_do_not_follow_from_the_scores() -> None:
-    source = NearestCentroid().fit(*rows(2, 300, 0))
-    assert not windtunnel.translate(source).takes_residual_model()
+def test_a_threshold_on_probabilities_with_a_step_of_their_own() -> None:
+    source = FixedThresholdClassifier(NearestCentroid(), threshold=0.3).fit(*rows(2, 300, 0))
+    net = windtunnel.translate(source)
+    assert not net.takes_residual_model()
+    with pytest.raises(windtunnel.BadInput, match="cannot be refreshed"):
+        net.refresh(rows(2, 300, 1))
+
+
+@pytest.mark.parametrize("name", ["one against the rest", "nearest centroid"])
+def test_the_calibration_before_is_that_of_the_source(name: str) -> None:
+    (source, net), (X, _) = fitted(name), rows(SOURCES[name][1], 800, 2)
+    before = net.history.calibration.before
+    probabilities = source.predict_proba(X)
+    expected = probabilities[:, 1] if len(source.classes_) == 2 else probabilities.max(axis=1)
+    assert np.dot(before.predicted, before.weight) == pytest.approx(expected.mean())
 
 
 def test_tree_block_weights_are_tested_with_the_metric_of_a_step() -> None:

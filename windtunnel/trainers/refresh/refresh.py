@@ -87,6 +87,6 @@ def _check(net: TranslatedPipeline, anchor: float | None) -> None:
         raise InvalidOption(f"anchor={anchor!r}; give a finite number of rows above 0, or None to choose it")
     if not net.takes_residual_model():
         raise BadInput(
-            "this translation cannot be refreshed: it has several targets, more than 1,000 columns, or predictions "
-            "that do not come from raw scores. Fit the source again"
+            "this translation cannot be refreshed: it has several targets, more than 1,000 columns, or outputs that "
+            "follow neither from raw scores nor from probabilities. Fit the source again"
         )

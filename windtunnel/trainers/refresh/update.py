@@ -19,7 +19,7 @@ from windtunnel.program.records.fit_record import HARMS_OLD_ROWS
 from windtunnel.program.records.history import CandidateResult, History
 from windtunnel.program.records.refresh_details import RefreshDetails, ScoreChange
 from windtunnel.program.records.training_profile import TrainingProfile
-from windtunnel.program.score_methods import residual_rules
+from windtunnel.program.score_methods import score_rules
 from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.trainers.fit_details import calibration, reliability, summarise_terms
 from windtunnel.trainers.loop.evaluation import evaluate_both
@@ -102,9 +102,7 @@ def update(
     data = RefreshData.of(trial, parts["new"], parts["valid"], parts["replay"], seed)
     extend_residual(trial, data.rows.numbers[data.new], _unit(trial, data))
     values = MovableValues.of(trial, data.rows)
-    scoring = RefreshScoring(
-        data, Metric(None, trial.head, rules=residual_rules(trial.program, trial.head)), pick(None, trial.head)
-    )
+    scoring = RefreshScoring(data, Metric(None, trial.head, rules=score_rules(trial.program)), pick(None, trial.head))
 
     before = scoring.result("translation", values.scores)
     attempts = [
@@ -179,8 +177,10 @@ def _candidates(results: Sequence[CandidateResult], best: CandidateResult) -> li
 def _trial(net: TranslatedPipeline, new: Any) -> TranslatedPipeline:
     """A copy on the CPU, with the exact trees where the soft ones are untrained, and ids for new categories."""
     trial = deepcopy(net).cpu()
-    if trial.exact_modules:
-        install_pipeline(trial, FrozenPipeline(trial.program, dict(trial.exact_modules), trial.head))
+    base = trial.residual_base()
+    assert base is not None  # ``refresh`` has checked it
+    if trial.exact_modules or base.program is not trial.program:
+        install_pipeline(trial, FrozenPipeline(base.program, dict(trial.exact_modules), base.head))
     add_new_categories(trial, new[0])
     choose(trial.program, "tree_traversal")  # a few passes take less time than making the tables of other forms
     return trial

@@ -9,13 +9,11 @@ from dataclasses import dataclass, replace
 from torch import Tensor
 
 from windtunnel.modules.base import Module
-from windtunnel.modules.outputs.links import PROBABILITIES
 from windtunnel.objectives.metrics import Metric
 from windtunnel.objectives.row_blocks import average_over_blocks
 from windtunnel.program.records.history import CandidateResult
-from windtunnel.program.score_methods import score_rules
 from windtunnel.program.translated import TranslatedPipeline
-from windtunnel.trainers.loop.evaluation import evaluate, evaluate_both
+from windtunnel.trainers.loop.evaluation import evaluate_both, evaluate_program
 from windtunnel.trainers.loop.module import DataModule
 from windtunnel.trainers.recipe import Recipe
 from windtunnel.trainers.residual.boosted.fit_boosted import BoostedResidual
@@ -138,21 +136,21 @@ def _pipeline_candidates(
 ) -> list[Candidate]:
     """The candidates without a residual model."""
     exact, weighted, loss = dict(net.exact_modules), setup.weighted, setup.cross_fitting.loss
-    net_metric = recipe.metric_of(net.head, rules=score_rules(net.program))
+    base = setup.pipeline.program
 
     def candidate(name: str, modules: dict[int, Module]) -> Candidate:
         """The program with these modules in place of its own, evaluated."""
         if modules == setup.pipeline.modules:
-            scorer = setup.scorer
             val_loss, value = evaluate_both(metric, loss, setup.initial.init_scores, setup.valid)
             epoch = None if len(setup.initial.residual.interactions) else 0
         else:
-            scorer = PipelineScorer(net, net.program.with_modules(modules).eval())
+            scorer = PipelineScorer(net, base.with_modules(modules).eval())
             val_loss, value = evaluate_both(metric, loss, scorer.scores, data.valid)
             epoch = None
-        if net.head.link in PROBABILITIES and metric.name != "loss":
-            # Probabilities as the pipeline outputs them: the init scores are clipped, which alone lowers the log loss.
-            value = evaluate(net_metric, loss, scorer.outputs, data.valid)
+        if base is not net.program and metric.name != "loss":
+            # Outputs of the source: the probabilities in the scores are clipped, which alone lowers the log loss.
+            program = net.program.with_modules(modules).eval()
+            value = evaluate_program(net, program, recipe, data.valid)[1]
         return Candidate(name, value, val_loss, epoch)
 
     candidates = [candidate("translation", {})]

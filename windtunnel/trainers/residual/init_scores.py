@@ -9,8 +9,6 @@ import torch
 from torch import Tensor
 
 from windtunnel.encode import Batch
-from windtunnel.modules.ensembles.log_pool import LogProbabilities
-from windtunnel.modules.outputs.links import PROBABILITIES
 from windtunnel.program.program import Program
 from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.trainers.data.encoded_loader import EncodedLoader
@@ -19,7 +17,7 @@ ROWS_AT_ONCE = 65_536
 
 
 class PipelineScorer:
-    """Scores rows with a given program, with the encoder and head of a translation."""
+    """Scores rows with a given program, with the encoder of a translation."""
 
     def __init__(self, net: TranslatedPipeline, program: Program) -> None:
         self.net, self.program = net, program
@@ -34,11 +32,6 @@ class PipelineScorer:
         return append_scores(rows, self.scores(*rows))
 
     def scores(self, numbers: Tensor, ids: Tensor) -> Tensor:
-        """Raw scores; the logarithm of what a program outputs as probabilities."""
-        scores = self.outputs(numbers, ids)
-        return LogProbabilities()(scores) if self.net.head.link in PROBABILITIES else scores
-
-    def outputs(self, numbers: Tensor, ids: Tensor) -> Tensor:
         """The output of the program."""
         return self.net.run_in_slices(self.program, Batch(numbers, ids))
 

@@ -10,19 +10,17 @@ import torch
 
 from windtunnel.compiler.strategies import choose
 from windtunnel.modules.base import Module
-from windtunnel.modules.ensembles.log_pool import LogProbabilities
 from windtunnel.modules.linear.residual_model import ResidualSum
-from windtunnel.modules.outputs.links import PROBABILITIES
 from windtunnel.program.head import Head
 from windtunnel.program.program import IDS, NUMBERS, Program, ProgramStep, Take, last_slot, position_of
 from windtunnel.program.records.fidelity import CalibrationRows
 from windtunnel.program.records.origin import Origin
-from windtunnel.program.score_methods import on_log_probabilities, residual_methods, steps_before
+from windtunnel.program.score_methods import steps_before
 from windtunnel.program.translate_options import SofteningPlan
 from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.trainers.residual.boosted.fit_boosted import BoostedResidual
 from windtunnel.trainers.residual.init_scores import ResidualInputs
-from windtunnel.trainers.residual.training import FittedResidual, residual_head
+from windtunnel.trainers.residual.training import FittedResidual
 
 STEP_NAME = "residual"
 
@@ -40,7 +38,9 @@ class FrozenPipeline:
 
 def install_pipeline(net: TranslatedPipeline, pipeline: FrozenPipeline) -> None:
     """Give a translation this pipeline, without anything to train."""
-    net.replace_program(pipeline.program, head=pipeline.head)
+    origins = net.origins[: len(pipeline.program.steps)]
+    added = [Origin(STEP_NAME, "")] * (len(pipeline.program.steps) - len(origins))  # what turns outputs into scores
+    net.replace_program(pipeline.program, origins=[*origins, *added], head=pipeline.head)
     net.replace_modules(pipeline.modules)
     if pipeline.modules:
         net.configure(strategy_choices=choose(net.program, "auto"))
@@ -55,7 +55,7 @@ def install_pipeline(net: TranslatedPipeline, pipeline: FrozenPipeline) -> None:
 def install_residual(net: TranslatedPipeline, residual: FittedResidual) -> None:
     """Append a residual model to an installed pipeline: its scores, and their sum with those of the pipeline."""
     model = residual.model
-    scores = _last_scores(net, len(model.unit))
+    scores = _last(net, len(model.unit))
     _append(net, model, _takes(residual.inputs))
     _append(net, ResidualSum(), [scores, _last(net, scores.count)])
     model.cast(getattr(torch, net.encoder.dtype))
@@ -76,7 +76,7 @@ def install_boosted(net: TranslatedPipeline, boosted: BoostedResidual) -> None:
 
     A residual model goes behind it, with its scores times that weight, so that ``refresh`` finds it at the end.
     """
-    scores = _last_scores(net, boosted.trees.outputs)
+    scores = _last(net, boosted.trees.outputs)
     _append(net, boosted.statistics, _takes(boosted.inputs))
     features = _last(net, boosted.trees.width)
     _append(net, boosted.trees, [features])
@@ -97,17 +97,6 @@ def without_residual(program: Program) -> Program | None:
     while isinstance(program.steps[count - 1].module, ResidualSum):
         count = position_of(program.steps[count - 1].takes[0].slot) + 1
     return None if count == len(program.steps) else steps_before(program, count)
-
-
-def _last_scores(net: TranslatedPipeline, outputs: int) -> Take:
-    """The raw scores of the program; the logarithms of what it outputs as probabilities."""
-    if net.head.link in PROBABILITIES:
-        _append(net, LogProbabilities(), [_last(net, outputs)])
-        steps = net.program.method_steps
-        for method in residual_methods(net.program, net.head):
-            steps[method] = steps[method].with_module(on_log_probabilities(steps[method].module))
-    net.replace_head(residual_head(net.head))
-    return _last(net, outputs)
 
 
 def _takes(inputs: ResidualInputs) -> list[Take]:

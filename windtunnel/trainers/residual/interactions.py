@@ -13,7 +13,8 @@ from windtunnel.modules.linear.residual_model import ResidualModel
 from windtunnel.objectives.losses import Loss
 from windtunnel.objectives.row_blocks import average_over_blocks
 from windtunnel.program.head import Head
-from windtunnel.program.score_methods import ScoreRule, residual_rules
+from windtunnel.program.residual_base import ResidualBase
+from windtunnel.program.score_methods import ScoreRule, score_rules
 from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.trainers.recipe import LARGEST_BATCH
 from windtunnel.trainers.residual.column_coder import ColumnCoder
@@ -22,7 +23,7 @@ from windtunnel.trainers.residual.init_scores import split_scores
 from windtunnel.trainers.residual.mean_residuals import Interaction, Residuals, fit_in_sequence, part_weights
 from windtunnel.trainers.residual.screening import select_interactions
 from windtunnel.trainers.residual.significance import compare_losses
-from windtunnel.trainers.residual.training import ResidualFit, ResidualOnScores, residual_head
+from windtunnel.trainers.residual.training import ResidualFit, ResidualOnScores
 from windtunnel.trainers.residual.validation_rows import MAX_ROWS, Items, SplitRows
 
 
@@ -58,6 +59,7 @@ class InitialResidual:
 
 def fit_interactions(
     net: TranslatedPipeline,
+    base: ResidualBase,
     train: Items,
     valid: Items,
     split: SplitRows,
@@ -71,10 +73,10 @@ def fit_interactions(
     one half each. No model has interactions unless those of the halves decrease the loss of the other half by more than
     its standard error.
 
-    ``train`` and ``valid`` are rows with init scores, training rows none of weight 0; ``split`` are halves of the
-    validation rows. ``rank`` is the width of the factors.
+    ``train`` and ``valid`` are rows with the scores of ``base``, training rows none of weight 0. ``split`` are halves
+    of the validation rows. ``rank`` is the width of the factors.
     """
-    rows = RowsWithResiduals.of(net, train, valid, loss, generator)
+    rows = RowsWithResiduals.of(net, base, train, valid, loss, generator)
     selected = rows.select(split.shuffled.sort().values)
     if not selected.columns:
         return None
@@ -110,10 +112,16 @@ class RowsWithResiduals:
 
     @classmethod
     def of(
-        cls, net: TranslatedPipeline, train: Items, valid: Items, loss: Loss, generator: torch.Generator
+        cls,
+        net: TranslatedPipeline,
+        base: ResidualBase,
+        train: Items,
+        valid: Items,
+        loss: Loss,
+        generator: torch.Generator,
     ) -> RowsWithResiduals:
         """Compute the residuals of rows with init scores."""
-        head, outputs = residual_head(net.head), train[0].numbers.shape[1] - len(net.encoder.numbers)
+        head, outputs = base.head, train[0].numbers.shape[1] - len(net.encoder.numbers)
         rows, scores = split_scores(train[0], outputs)
         coder, unit = ColumnCoder.of(net, rows), _unit(head, scores, train[1])
         of_train, of_valid = (_residuals(coder, loss, unit, *items) for items in (train, valid))
@@ -121,8 +129,7 @@ class RowsWithResiduals:
         of_train, of_valid = (Residuals(each.codes, each.values / gradient) for each in (of_train, of_valid))
         sample = of_train.sample(MAX_ROWS, generator)
         scored = split_scores(valid[0], outputs)[1], *valid[1:]
-        rules = residual_rules(net.program, net.head)
-        return cls(coder, head, rules, loss, unit, gradient, of_train, sample, of_valid, scored)
+        return cls(coder, head, score_rules(base.program), loss, unit, gradient, of_train, sample, of_valid, scored)
 
     def select(self, index: Tensor) -> FittedInteractions:
         """Columns and interactions, selected and weighed on the validation rows at these indices."""

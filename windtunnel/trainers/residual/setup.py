@@ -10,7 +10,7 @@ from torch import Tensor
 from windtunnel.encode import Batch
 from windtunnel.objectives.losses import pick
 from windtunnel.objectives.row_blocks import explain_failures
-from windtunnel.program.score_methods import residual_rules
+from windtunnel.program.score_methods import score_rules
 from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.trainers.data.encoded_loader import EncodedLoader
 from windtunnel.trainers.loop.module import DataModule, Loaders
@@ -20,7 +20,7 @@ from windtunnel.trainers.residual.cross_fitting import CrossFitting
 from windtunnel.trainers.residual.init_scores import PipelineScorer, split_scores
 from windtunnel.trainers.residual.installation import FrozenPipeline
 from windtunnel.trainers.residual.interactions import fit_interactions
-from windtunnel.trainers.residual.training import ResidualFit, residual_head
+from windtunnel.trainers.residual.training import ResidualFit
 from windtunnel.trainers.residual.tree_block_weights import WeightedTrees, weighted_trees
 from windtunnel.trainers.residual.validation_rows import MAX_ROWS, Items, split_rows, weighted_rows
 
@@ -34,7 +34,6 @@ class ResidualSetup:
     coder: ColumnCoder
     # gives the init scores: the source pipeline, with tree-block weights where they are significant
     pipeline: FrozenPipeline
-    scorer: PipelineScorer  # scores rows with this pipeline
     weighted: WeightedTrees | None
     # train, valid: the rows of ``fit`` with init scores
     train: EncodedLoader
@@ -58,30 +57,31 @@ def prepare_residual(net: TranslatedPipeline, data: DataModule, recipe: Recipe) 
 
     It needs two validation rows: one half of them takes part in fitting, the other half tests the result.
     """
-    if not net.takes_residual_model() or data.validated_on == "training rows":
+    base = net.residual_base()
+    if base is None or data.validated_on == "training rows":
         return None
     generator = torch.Generator().manual_seed(recipe.seed)
-    loss = explain_failures(pick(recipe.loss, residual_head(net.head)))
+    loss = explain_failures(pick(recipe.loss, base.head))
     validation = data.valid.collect(MAX_ROWS)
     split = split_rows(validation, recipe.seed)
     if not all(map(len, split.halves)):
         return None
-    metric = recipe.metric_of(net.head, rules=residual_rules(net.program, net.head))
-    weighted = weighted_trees(net, validation, split, loss, metric, generator)
+    metric = recipe.metric_of(base.head, rules=score_rules(base.program))
+    weighted = weighted_trees(net, base.program, validation, split, loss, metric, generator)
     modules = dict(net.exact_modules)
     if weighted is not None and weighted.test.significant:
         modules[weighted.position] = weighted.trees
-    scorer = PipelineScorer(net, net.program.with_modules(modules).eval())
+    scorer = PipelineScorer(net, base.program.with_modules(modules).eval())
     train, valid = scorer.add_to(data.train), scorer.add_to(data.valid)
     rows = scorer.add_init_scores(validation[0]) if valid.rows is None else valid.rows
     counted, mask = weighted_rows(train.collect(MAX_ROWS))
     valid_items = rows, *validation[1:]
-    initial = fit_interactions(net, counted, valid_items, split, loss, recipe.residual_rank, generator)
+    initial = fit_interactions(net, base, counted, valid_items, split, loss, recipe.residual_rank, generator)
     if initial is None:
         return None
-    pipeline = FrozenPipeline(net.program, modules, net.head)
+    pipeline = FrozenPipeline(base.program, modules, base.head)
     fit, cross_fitting, coder = initial.fit, initial.cross_fitting, initial.coder
-    return ResidualSetup(fit, cross_fitting, coder, pipeline, scorer, weighted, train, valid, counted, mask)
+    return ResidualSetup(fit, cross_fitting, coder, pipeline, weighted, train, valid, counted, mask)
 
 
 def why_no_residual(data: DataModule) -> str:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from copy import deepcopy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from torch import Tensor, nn
 
 from windtunnel.encode import Batch
 from windtunnel.modules.linear.residual_model import ResidualModel
-from windtunnel.modules.outputs.links import PROBABILITIES
 from windtunnel.program.head import Head
 from windtunnel.program.score_methods import ScoreRule
 from windtunnel.trainers.data.encoded_loader import EncodedLoader
@@ -133,8 +132,3 @@ class ResidualFit:
         """Init scores plus the scores of the interactions, for rows with selected columns."""
         rows, scores = split_scores(Batch(numbers, ids), self.outputs)
         return scores + in_slices(lambda x: self.residual.interaction_scores(self.residual.codes(x)), concat(rows))
-
-
-def residual_head(head: Head) -> Head:
-    """The head of a model with a residual, whose scores are no probabilities."""
-    return replace(head, link="softmax", loss="softmax") if head.link in PROBABILITIES else head

@@ -19,6 +19,7 @@ from windtunnel.modules.trees.hard import HardTrees
 from windtunnel.objectives.losses import Loss
 from windtunnel.objectives.metrics import Metric
 from windtunnel.objectives.row_blocks import average_over_blocks
+from windtunnel.program.program import Program
 from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.trainers.loop.evaluation import evaluate
 from windtunnel.trainers.residual.significance import SignificanceTest, compare_scores
@@ -41,6 +42,7 @@ class WeightedTrees:
 
 def weighted_trees(
     net: TranslatedPipeline,
+    program: Program,
     valid: Items,
     split: SplitRows,
     loss: Loss,
@@ -50,14 +52,14 @@ def weighted_trees(
     """Fit tree-block weights on the validation rows, and test them by cross-fitting.
 
     For the test each half of the rows has the scores of weights that were fitted on the other half. Weights that worsen
-    the metric of the rows that they are fitted on are not significant. Returns None if the last step is no ensemble of
-    boosted trees, or if all weights are 1.
+    the metric of the rows that they are fitted on are not significant. Returns None if the program ends in no boosted
+    trees, or if all weights are 1.
     """
-    position = len(net.program.steps) - 1
-    trees: Any = net.exact_modules.get(position, net.program.steps[position].module)
+    position = len(program.steps) - 1
+    trees: Any = net.exact_modules.get(position, program.steps[position].module)
     if not isinstance(trees, HardTrees):
         return None
-    trees, program = deepcopy(trees).cpu(), net.program.with_modules(net.exact_modules).eval()
+    trees, program = deepcopy(trees).cpu(), program.with_modules(net.exact_modules).eval()
     inputs = net.run_in_slices(partial(program.inputs_of, position), valid[0])
     rows = inputs, *valid[1:]
     fit = partial(fit_block_weights, trees, loss=average_over_blocks(loss), generator=generator)

@@ -34,7 +34,7 @@ def add_boosted(
     if isinstance(setup.cross_fitting.loss, CustomLoss) or len(setup.train_items[1]) < MIN_ROWS:
         return list(candidates)
     items = setup.train_items, setup.cross_fitting.rows
-    features = fit_features(net.head, setup.coder, *items, setup.cross_fitting.loss, recipe.seed)
+    features = fit_features(setup.pipeline.head, setup.coder, *items, setup.cross_fitting.loss, recipe.seed)
     if features is None:
         return list(candidates)
     boosted = _candidate(select(candidates, metric), setup, features, recipe, metric)
