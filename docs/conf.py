@@ -38,7 +38,8 @@ autosummary_generate = True
 INTERNAL = set(
     "append_step check_rows configure defer_softening drop_engine drop_trained_exact_modules encoded_parts facts "
     "in_torch mark_initial_weights of output record replace_categories replace_head replace_modules replace_program "
-    "run_in_slices set_exact_modules takes_residual_model tree_columns metric_for resolve rows_per_step".split()
+    "residual_base run_in_slices set_exact_modules takes_residual_model tree_columns metric_for resolve "
+    "rows_per_step".split()
 )
 """Methods that other folders of the package call; no user does."""
 EXAMPLES = {

@@ -6,7 +6,6 @@ from functools import partial
 from itertools import combinations
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from windtunnel.encode import Batch, Rows
@@ -68,7 +67,8 @@ def explain(net: TranslatedPipeline, rows: Rows, background: Rows | None = None,
 def _parts(net: TranslatedPipeline, raw: RawColumns) -> tuple[ScorePart, BoostedTerms | None, ResidualTerms | None]:
     """The scores of the pipeline, and the terms of the boosted residual and of the residual model."""
     slot, boosted, residual = last_slot(net.program), None, residual_terms(net.program, raw)
-    width = net.run_in_slices(net.program, _one_row(net)).shape[1]
+    row = Batch.zeros(1, len(net.encoder.numbers), len(net.encoder.categories), net.encoder.dtype)
+    width = net.run_in_slices(net.program, row).shape[1]
     columns = list(range(width))
     if residual is not None:
         slot, columns = _summands(net, slot)
@@ -99,12 +99,6 @@ def _background(net: TranslatedPipeline, rows: Batch, background: Rows | None) -
             "such as a hundred training rows. A translation that fit or calibrate= has shown training rows needs none."
         )
     return Background(batch, f"{len(batch.ids):,} background rows")
-
-
-def _one_row(net: TranslatedPipeline) -> Batch:
-    """An encoded row of zeros."""
-    numbers = torch.zeros(1, len(net.encoder.numbers), dtype=getattr(torch, net.encoder.dtype))
-    return Batch(numbers, torch.zeros(1, len(net.encoder.categories), dtype=torch.int64))
 
 
 def _join(

@@ -12,8 +12,9 @@ from windtunnel.program.head import Head
 from windtunnel.program.program import Program, ProgramStep, Take, last_slot
 from windtunnel.program.score_methods import METHODS, append, score_methods
 
-NAME = "log-probabilities"
-FOLLOWING = {*METHODS, "predict_proba", "score_samples"}
+STEP_NAME = "residual"
+"""The name of the program steps that the source does not have."""
+METHODS_OF_THE_SUM = {*METHODS, "predict_proba"}
 """The methods whose outputs have to follow from the sum."""
 
 
@@ -28,24 +29,26 @@ class ResidualBase:
     def of(cls, program: Program, head: Head) -> ResidualBase | None:
         """The program itself if all outputs follow from its raw scores; else one that ends in log-probabilities.
 
-        The raw scores of the latter are log max(p, 1e-7) of the probabilities p of the source, and their softmax is p
-        where p adds up to 1. It predicts the most probable label, or that of a threshold on p. Its decision between two
-        classes is the log-odds. Returns None without p, for several targets, and for a threshold on anything but p.
+        The raw scores of the latter are log max(p, 1e-7) of the probabilities p of the source; their softmax is p
+        again, but for that floor, where p adds up to 1. It predicts the most probable label, or that of a threshold on
+        p. Its decision between two classes is the log-odds. Returns None for a source with ``score_samples``, without
+        probabilities, for several targets, and if ``predict`` compares anything but p with a threshold.
         """
-        own_steps = FOLLOWING & {*program.method_steps}
+        if "score_samples" in program.method_steps or isinstance(head.classes, list):
+            return None
+        own_steps = METHODS_OF_THE_SUM & {*program.method_steps}
         if head.link not in PROBABILITIES and own_steps <= score_methods(program).keys():
             return cls(program, head)
-        probable = head.link in PROBABILITIES or "predict_proba" in own_steps
-        if head.classes is None or isinstance(head.classes, list) or not probable or not _labels_follow(program):
+        has_probabilities = head.link in PROBABILITIES or "predict_proba" in own_steps
+        if head.classes is None or not has_probabilities or not _labels_follow_probabilities(program):
             return None
         return _on_log_probabilities(program, head, len(head.classes))
 
 
-def _labels_follow(program: Program) -> bool:
+def _labels_follow_probabilities(program: Program) -> bool:
     """Whether labels are the most probable ones, or those of a threshold on the probabilities that a program ends in.
 
-    A threshold of 0 on a decision, such as that of support vectors, is no choice of the user: it stands for the most
-    probable label.
+    A threshold of 0 on a decision, as support vectors have, stands for the most probable label.
     """
     if "predict" not in program.method_steps:
         return True
@@ -58,21 +61,21 @@ def _labels_follow(program: Program) -> bool:
 def _on_log_probabilities(program: Program, head: Head, classes: int) -> ResidualBase:
     """The program with the logarithms of its probabilities as raw scores."""
     steps, base = program.method_steps, Program(list(program.steps))
-    base.method_steps.update({method: step for method, step in steps.items() if method not in FOLLOWING})
+    base.method_steps.update({method: step for method, step in steps.items() if method not in METHODS_OF_THE_SUM})
     if "predict_proba" in steps:
         append(base, steps["predict_proba"])
-    append(base, ProgramStep(LogProbabilities(), [Take(last_slot(base), range(classes))], NAME))
+    append(base, ProgramStep(LogProbabilities(), [Take(last_slot(base), range(classes))], STEP_NAME))
     scores = [Take(last_slot(base), range(classes))]
     if "predict" in steps and isinstance(steps["predict"].module, ProbabilityThreshold):
-        threshold = on_log_probabilities(steps["predict"].module)
+        threshold = _on_logarithms(steps["predict"].module)
         base.method_steps["predict"] = ProgramStep(threshold, scores, steps["predict"].name)
     if "decision_function" in head.methods and classes == 2:
-        base.method_steps["decision_function"] = ProgramStep(ScoreDifference(), scores, NAME)
+        base.method_steps["decision_function"] = ProgramStep(ScoreDifference(), scores, STEP_NAME)
     of_scores = replace(head, link="softmax", loss="softmax", link_options={}, loss_options={}, decision_scale=1.0)
     return ResidualBase(base, of_scores)
 
 
-def on_log_probabilities(threshold: ProbabilityThreshold) -> ProbabilityThreshold:
+def _on_logarithms(threshold: ProbabilityThreshold) -> ProbabilityThreshold:
     """The same threshold for the logarithms of the probabilities that it reads.
 
     The votes of a forest are often equal to the bound. The bound is a little lower here, as logarithms round and have a

@@ -86,9 +86,9 @@ class Recipe:
     residual : bool
         Whether to train a residual model on top of the pipeline. The steps of the pipeline stay as the source has
         them; only tree-block weights may scale its trees down. False trains the translation itself, its trees as soft
-        networks. If no residual model is possible, as for counts of words, True does so too, and keeps the result only
-        if it is significantly better on validation rows. Without a column that explains residuals, or with a single
-        validation row, True trains nothing.
+        networks. If no residual model is possible, as for more than 1,000 columns, True does so too, and keeps the
+        result only if it is significantly better on validation rows. Without a column that explains residuals, or with
+        a single validation row, True trains nothing.
 
         The residual model has a weight per value of a column and of an interaction, and a factorization machine. From
         3,000 training rows on a boosted residual may extend it: trees and a small network over numbers and target

@@ -33,7 +33,7 @@ from windtunnel.trainers.recipe import Recipe
 from windtunnel.trainers.residual.boosted.candidates import add_boosted
 from windtunnel.trainers.residual.candidates import Candidate, residual_candidates
 from windtunnel.trainers.residual.installation import FrozenPipeline, without_residual
-from windtunnel.trainers.residual.setup import prepare_residual, why_no_residual
+from windtunnel.trainers.residual.setup import prepare_residual, residual_base, why_no_residual
 from windtunnel.trainers.residual.training_run import train_residual
 
 
@@ -107,7 +107,7 @@ def _train(run: FitRun) -> TrainedCandidates:
     trained = _train_residual(run)
     if trained is not None:
         return trained
-    return _without_training(run) if net.takes_residual_model() else _train_tested_translation(run)
+    return _without_training(run) if residual_base(net, recipe) is not None else _train_tested_translation(run)
 
 
 def _without_training(run: FitRun) -> TrainedCandidates:

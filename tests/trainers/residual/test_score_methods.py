@@ -19,8 +19,9 @@ from sklearn.metrics import log_loss
 from sklearn.model_selection import FixedThresholdClassifier, TunedThresholdClassifierCV
 from sklearn.multiclass import OneVsRestClassifier
 from sklearn.naive_bayes import GaussianNB
-from sklearn.neighbors import NearestCentroid
+from sklearn.neighbors import NearestCentroid, RadiusNeighborsClassifier
 from sklearn.svm import SVC, OneClassSVM
+from torch import Tensor
 
 import windtunnel
 from windtunnel.modules.linear.residual_model import ResidualSum
@@ -137,7 +138,13 @@ def test_the_threshold_of_catboost_is_on_the_sum() -> None:
     np.testing.assert_array_equal(net.predict(X), net.classes_[(net.predict_proba(X)[:, 1] > 0.3).astype(int)])
 
 
-@pytest.mark.parametrize("name", ["threshold", "tuned threshold of a forest", "support vectors of three classes"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "threshold", "tuned threshold of a forest", "support vectors of three classes", "nearest centroid",
+        "one against the rest", "support vectors with probabilities",
+    ],
+)  # fmt: skip
 def test_a_metric_of_labels_takes_the_rule_of_the_source(name: str) -> None:
     source, valid = fitted(name)[0], rows(SOURCES[name][1], 800, 2)
     net = windtunnel.translate(source).fit(rows(SOURCES[name][1], 1500, 1), valid, metric="accuracy", **OPTIONS)
@@ -157,7 +164,7 @@ def test_votes_of_a_forest_may_be_equal_to_the_bound(bound: float) -> None:
     assert net.history.best >= net.history.start
 
 
-def test_a_threshold_on_probabilities_with_a_step_of_their_own() -> None:
+def test_a_threshold_on_a_predict_proba_step_has_no_residual_model() -> None:
     source = FixedThresholdClassifier(NearestCentroid(), threshold=0.3).fit(*rows(2, 300, 0))
     net = windtunnel.translate(source)
     assert not net.takes_residual_model()
@@ -166,7 +173,7 @@ def test_a_threshold_on_probabilities_with_a_step_of_their_own() -> None:
 
 
 @pytest.mark.parametrize("name", ["one against the rest", "nearest centroid"])
-def test_the_calibration_before_is_that_of_the_source(name: str) -> None:
+def test_calibration_before_fit_is_that_of_the_source(name: str) -> None:
     (source, net), (X, _) = fitted(name), rows(SOURCES[name][1], 800, 2)
     before = net.history.calibration.before
     probabilities = source.predict_proba(X)
@@ -186,3 +193,31 @@ def test_tree_block_weights_are_tested_with_the_metric_of_a_step() -> None:
 def test_scores_of_samples_do_not_follow() -> None:
     X, _ = rows(2, 100, 0)
     assert not windtunnel.translate(OneClassSVM().fit(X)).takes_residual_model()
+
+
+def exponential(scores: Tensor, target: Tensor, weight: Tensor | None) -> Tensor:
+    """The mean of exp(-s) or exp(s), of the only score s of a row, for the two classes."""
+    assert scores.shape[1] == 1
+    return (scores[:, 0] * (1 - 2 * target)).exp().mean()
+
+
+@pytest.mark.parametrize("options", [{"loss": "logistic"}, {"loss": exponential}, {"metric": "loss"}])
+def test_a_loss_of_the_source_scores_trains_the_translation(options: dict[str, Any]) -> None:
+    source = OneVsRestClassifier(LogisticRegression()).fit(*rows(2, 600, 0))
+    X, y = rows(2, 800, 2)
+    net = windtunnel.translate(source).fit(rows(2, 1500, 1), (X, y), **options, **OPTIONS)
+    assert {each.name for each in net.history.candidates} == {"translation", "joint training"}
+    assert log_loss(y, net.predict_proba(X)) <= log_loss(y, source.predict_proba(X))
+
+
+def test_a_label_without_a_column_of_probabilities() -> None:
+    X = np.random.default_rng(0).normal(size=(60, 2))
+    source = RadiusNeighborsClassifier(0.5, outlier_label=9).fit(X, (X[:, 0] > 0).astype(int))
+    assert not windtunnel.compile(source, backend="torch").takes_residual_model()
+
+
+def test_steps_keep_their_origins() -> None:
+    source, net = fitted("one against the rest")
+    added = net.origins[len(windtunnel.translate(source).origins) :]
+    assert [origin.name for origin in added] == ["OneVsRestClassifier", *["residual"] * (len(added) - 1)]
+    assert len(net.origins) == len(net.program.steps)

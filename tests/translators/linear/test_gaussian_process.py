@@ -29,6 +29,6 @@ def test_the_first_of_equal_probabilities_is_the_label_of_three_classes() -> Non
     np.testing.assert_array_equal(windtunnel.compile(source).predict(FAR), source.predict(FAR))
 
 
-def test_subclasses_that_torch_makes_while_it_traces_a_graph_replace_no_kernel() -> None:
+def test_a_subclass_of_the_same_name_replaces_no_kernel() -> None:
     type(SquaredExponential.__name__, (SquaredExponential,), {})
     assert KERNELS[SquaredExponential.__name__] is SquaredExponential

@@ -223,7 +223,7 @@ KERNELS: dict[str, type[Kernel]] = {
         Noise, SumOfKernels, ProductOfKernels, PowerOfKernel,
     )
 }  # fmt: skip
-"""The kernels by name. Subclasses do not register themselves: torch makes some of its own while it traces a graph."""
+"""The kernels by name. No subclass registers itself: while torch traces a graph, it makes some of the same names."""
 
 
 def kernel_from(description: Mapping[str, Any]) -> Kernel:

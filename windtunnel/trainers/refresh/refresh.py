@@ -64,7 +64,7 @@ def refresh(
     ------
     BadInput
         For rows that ``fit`` rejects, for arguments that are neither tuples of rows and targets nor loaders, and for a
-        translation on a fixed backend or without raw scores of one target.
+        translation on a fixed backend or one that takes no residual model.
     """
     _check(net, anchor)
 
@@ -87,6 +87,6 @@ def _check(net: TranslatedPipeline, anchor: float | None) -> None:
         raise InvalidOption(f"anchor={anchor!r}; give a finite number of rows above 0, or None to choose it")
     if not net.takes_residual_model():
         raise BadInput(
-            "this translation cannot be refreshed: it has several targets, more than 1,000 columns, or outputs that "
-            "follow neither from raw scores nor from probabilities. Fit the source again"
+            "this translation cannot be refreshed: it has several targets, more than 1,000 columns, rows that depend "
+            "on each other, or outputs that follow neither from raw scores nor from probabilities. Fit the source again"
         )

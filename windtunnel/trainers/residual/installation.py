@@ -15,14 +15,13 @@ from windtunnel.program.head import Head
 from windtunnel.program.program import IDS, NUMBERS, Program, ProgramStep, Take, last_slot, position_of
 from windtunnel.program.records.fidelity import CalibrationRows
 from windtunnel.program.records.origin import Origin
+from windtunnel.program.residual_base import STEP_NAME
 from windtunnel.program.score_methods import steps_before
 from windtunnel.program.translate_options import SofteningPlan
 from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.trainers.residual.boosted.fit_boosted import BoostedResidual
 from windtunnel.trainers.residual.init_scores import ResidualInputs
 from windtunnel.trainers.residual.training import FittedResidual
-
-STEP_NAME = "residual"
 
 
 @dataclass(frozen=True)
@@ -38,9 +37,7 @@ class FrozenPipeline:
 
 def install_pipeline(net: TranslatedPipeline, pipeline: FrozenPipeline) -> None:
     """Give a translation this pipeline, without anything to train."""
-    origins = net.origins[: len(pipeline.program.steps)]
-    added = [Origin(STEP_NAME, "")] * (len(pipeline.program.steps) - len(origins))  # what turns outputs into scores
-    net.replace_program(pipeline.program, origins=[*origins, *added], head=pipeline.head)
+    net.replace_program(pipeline.program, origins=_origins(net, pipeline.program), head=pipeline.head)
     net.replace_modules(pipeline.modules)
     if pipeline.modules:
         net.configure(strategy_choices=choose(net.program, "auto"))
@@ -97,6 +94,13 @@ def without_residual(program: Program) -> Program | None:
     while isinstance(program.steps[count - 1].module, ResidualSum):
         count = position_of(program.steps[count - 1].takes[0].slot) + 1
     return None if count == len(program.steps) else steps_before(program, count)
+
+
+def _origins(net: TranslatedPipeline, program: Program) -> list[Origin]:
+    """The origins of the steps of a program, which begins as that of the net does."""
+    by_name = {origin.name: origin for origin in net.origins}
+    added = [by_name.get(step.name, Origin(step.name, "")) for step in program.steps[len(net.origins) :]]
+    return [*net.origins[: len(program.steps)], *added]
 
 
 def _takes(inputs: ResidualInputs) -> list[Take]:

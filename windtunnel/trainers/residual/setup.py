@@ -8,8 +8,10 @@ import torch
 from torch import Tensor
 
 from windtunnel.encode import Batch
+from windtunnel.modules.outputs.links import PROBABILITIES
 from windtunnel.objectives.losses import pick
 from windtunnel.objectives.row_blocks import explain_failures
+from windtunnel.program.residual_base import ResidualBase
 from windtunnel.program.score_methods import score_rules
 from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.trainers.data.encoded_loader import EncodedLoader
@@ -52,12 +54,23 @@ class ResidualSetup:
         return Loaders(train, self.initial.validation_batches(self.valid))
 
 
+def residual_base(net: TranslatedPipeline, recipe: Recipe) -> ResidualBase | None:
+    """The base of a residual model with the loss of a recipe; None where a residual model is impossible.
+
+    A loss of the source's own scores, which may be margins, does not fit the logarithms of its probabilities.
+    """
+    base = net.residual_base()
+    of_log_probabilities = base is not None and base.program is not net.program and net.head.link not in PROBABILITIES
+    own_loss = recipe.loss not in (None, "softmax") or recipe.metric == "loss"
+    return None if of_log_probabilities and own_loss else base
+
+
 def prepare_residual(net: TranslatedPipeline, data: DataModule, recipe: Recipe) -> ResidualSetup | None:
     """Fit tree-block weights and interactions; None where a residual model is impossible or no column is selected.
 
     It needs two validation rows: one half of them takes part in fitting, the other half tests the result.
     """
-    base = net.residual_base()
+    base = residual_base(net, recipe)
     if base is None or data.validated_on == "training rows":
         return None
     generator = torch.Generator().manual_seed(recipe.seed)
