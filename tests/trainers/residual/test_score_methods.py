@@ -117,9 +117,7 @@ def test_every_output_follows_the_residual_model(name: str, tmp_path: Path) -> N
     check(name, loaded, X)
 
 
-@pytest.mark.parametrize(
-    "name", ["catboost", "threshold", "support vectors of three classes", "one against the rest", "gaussian process"]
-)
+@pytest.mark.parametrize("name", ["catboost", "threshold", "support vectors of three classes", "gaussian process"])
 def test_an_exported_file_has_the_labels_of_the_sum(name: str, tmp_path: Path) -> None:
     _, net = fitted(name)
     X, _ = rows(SOURCES[name][1], 300, 3)
