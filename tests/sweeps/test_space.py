@@ -8,6 +8,8 @@ import optuna
 import pytest
 import yaml
 from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
+from sklearn.linear_model import LogisticRegression
+from sklearn.multiclass import OneVsRestClassifier
 from sweep_case import RESIDUAL, SPACE, TRAIN, VALID, logistic, trees
 from sweep_runs import OPTIONS, auroc, sweep
 
@@ -25,6 +27,12 @@ def test_the_default_space_leaves_out_options_without_effect() -> None:
     }  # fmt: skip
     assert names(logistic(), "joint") == {"learning_rate", "weight_decay", "batch_size", "ema", "dropout"}
     assert names(trees(), "default") == {*DEFAULT, "batch_size"} - {"table_rate"}
+
+
+def test_a_loss_of_the_source_scores_leaves_no_residual_model_to_sweep() -> None:
+    net = windtunnel.translate(OneVsRestClassifier(LogisticRegression()).fit(*TRAIN)).soften()
+    assert "residual" in default_space(net, windtunnel.Recipe(), 200).swept
+    assert "residual" not in default_space(net, windtunnel.Recipe(loss="logistic"), 200).swept
 
 
 @pytest.mark.parametrize("option", [*TRANSLATE_OPTIONS, *RECIPE_OPTIONS])

@@ -21,11 +21,6 @@ class Batch(NamedTuple):
         return cls(numbers, torch.empty((len(numbers), 0), dtype=torch.int64))
 
     @classmethod
-    def zeros(cls, rows: int, numbers: int, ids: int, dtype: str) -> Batch:
-        """Rows of zeros, and of unknown categories."""
-        return cls(torch.zeros(rows, numbers, dtype=getattr(torch, dtype)), torch.zeros(rows, ids, dtype=torch.int64))
-
-    @classmethod
     def concatenate(cls, parts: Iterable[Batch]) -> Batch:
         """The rows of several batches, one after the other."""
         return cls(*map(torch.cat, zip(*parts, strict=True)))

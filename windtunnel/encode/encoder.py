@@ -107,6 +107,11 @@ class RowEncoder:
         """The raw columns that are encoded, in order."""
         return sorted(column for column in set.union(*self.columns_by_kind()) if column < self.width)
 
+    def zeros(self, rows: int) -> Batch:
+        """Encoded rows of zeros, and of unknown categories."""
+        ids = torch.zeros(rows, len(self.categories), dtype=torch.int64)
+        return Batch(torch.zeros(rows, len(self.numbers), dtype=getattr(torch, self.dtype)), ids)
+
     def check_batch(self, batch: Batch) -> Batch:
         """The batch, with numbers in the type of this encoder; ``BadInput`` unless it has the encoder's columns."""
         widths, expected = [block.shape[1] for block in batch], [len(self.numbers), len(self.categories)]

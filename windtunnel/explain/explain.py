@@ -67,8 +67,7 @@ def explain(net: TranslatedPipeline, rows: Rows, background: Rows | None = None,
 def _parts(net: TranslatedPipeline, raw: RawColumns) -> tuple[ScorePart, BoostedTerms | None, ResidualTerms | None]:
     """The scores of the pipeline, and the terms of the boosted residual and of the residual model."""
     slot, boosted, residual = last_slot(net.program), None, residual_terms(net.program, raw)
-    row = Batch.zeros(1, len(net.encoder.numbers), len(net.encoder.categories), net.encoder.dtype)
-    width = net.run_in_slices(net.program, row).shape[1]
+    width = net.run_in_slices(net.program, net.encoder.zeros(1)).shape[1]
     columns = list(range(width))
     if residual is not None:
         slot, columns = _summands(net, slot)

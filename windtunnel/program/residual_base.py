@@ -36,10 +36,10 @@ class ResidualBase:
         """
         if "score_samples" in program.method_steps or isinstance(head.classes, list):
             return None
-        own_steps = METHODS_OF_THE_SUM & {*program.method_steps}
-        if head.link not in PROBABILITIES and own_steps <= score_methods(program).keys():
+        with_steps = METHODS_OF_THE_SUM & {*program.method_steps}
+        if head.link not in PROBABILITIES and with_steps <= score_methods(program).keys():
             return cls(program, head)
-        has_probabilities = head.link in PROBABILITIES or "predict_proba" in own_steps
+        has_probabilities = head.link in PROBABILITIES or "predict_proba" in with_steps
         if head.classes is None or not has_probabilities or not _labels_follow_probabilities(program):
             return None
         return _on_log_probabilities(program, head, len(head.classes))

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.autograd import Function
 
-from windtunnel.encode import Batch, CategoryColumn, RowEncoder, Rows
+from windtunnel.encode import CategoryColumn, RowEncoder, Rows
 from windtunnel.errors import BadInput
 from windtunnel.modules.base import Module
 from windtunnel.pipeline.host_step import HostStep
@@ -394,14 +394,14 @@ class TranslatedPipeline(ScoringPipeline):
         None if the encoded rows have no columns or more than ``MOST_RESIDUAL_COLUMNS``, if rows depend on each other,
         if ``predict_proba`` has no column for a label, and where ``ResidualBase.of`` has none.
         """
-        numbers, ids = len(self.encoder.numbers), len(self.encoder.categories)
-        if not 0 < numbers + ids <= MOST_RESIDUAL_COLUMNS or self.program.needs_all_rows():
+        columns = len(self.encoder.numbers) + len(self.encoder.categories)
+        if not 0 < columns <= MOST_RESIDUAL_COLUMNS or self.program.needs_all_rows():
             return None
         base = ResidualBase.of(self.program, self.head)
         if base is None or "predict_proba" not in self.program.method_steps:
             return base
-        row, run = Batch.zeros(1, numbers, ids, self.encoder.dtype), partial(self.program.output, "predict_proba")
-        return base if self.run_in_slices(run, row).shape[1] == len(self.head.labels_in_order) else None
+        probabilities = self.run_in_slices(partial(self.program.output, "predict_proba"), self.encoder.zeros(1))
+        return base if probabilities.shape[1] == len(self.head.labels_in_order) else None
 
     def takes_residual_model(self) -> bool:
         """Whether a residual model may be added."""

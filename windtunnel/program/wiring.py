@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import torch
 
-from windtunnel.encode import Batch, RowEncoder
+from windtunnel.encode import RowEncoder
 from windtunnel.modules.base import Module
 from windtunnel.program.program import IDS, NUMBERS, Program, ProgramStep, takes_of
 from windtunnel.program.records.origin import Origin
@@ -80,7 +80,7 @@ class Wiring:
     def widths(self, encoder: RowEncoder) -> dict[Source, int]:
         """The number of columns of each source."""
         program, _ = self.program()
-        values = [*Batch.zeros(2, len(encoder.numbers), len(encoder.categories), encoder.dtype)]
+        values = [*encoder.zeros(2)]
         with torch.no_grad():
             for step in program.steps:
                 values.append(step(values))

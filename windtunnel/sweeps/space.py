@@ -12,6 +12,7 @@ from windtunnel.program.translate_options import check_options
 from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.trainers.loop.dropout import dropped_modules, has_dropout
 from windtunnel.trainers.recipe import Recipe
+from windtunnel.trainers.residual.setup import residual_base
 
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
@@ -186,7 +187,7 @@ def default_space(net: TranslatedPipeline, recipe: Recipe, rows: int) -> Space:
     Without trees there is no level, temperature, tree or leaf rate, without category tables no table rate. ``residual``
     is swept where the recipe trains a residual model.
     """
-    residual = recipe.residual and net.takes_residual_model()
+    residual = recipe.residual and residual_base(net, recipe) is not None
     modules = [module for module in net.modules() if isinstance(module, Module)]
     kinds = {
         module.KINDS.get(name, "")

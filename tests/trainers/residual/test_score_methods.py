@@ -1,4 +1,4 @@
-"""Sources whose methods have steps of their own: on raw scores, on probabilities, or on other columns."""
+"""Residual models of sources with a program step for ``predict``, ``predict_proba`` or ``decision_function``."""
 
 from __future__ import annotations
 

@@ -148,7 +148,7 @@ def _pipeline_candidates(
             val_loss, value = evaluate_both(metric, loss, scorer.scores, data.valid)
             epoch = None
         if base is not net.program and metric.name != "loss":
-            # The source's own outputs: clipping of probabilities alone lowers the log loss, and labels may differ.
+            # Outputs of the source: clipping of probabilities alone lowers the log loss, and labels may differ.
             program = net.program.with_modules(modules).eval()
             value = evaluate_program(net, program, recipe, data.valid)[1]
         return Candidate(name, value, val_loss, epoch)

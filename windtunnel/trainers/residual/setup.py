@@ -57,12 +57,12 @@ class ResidualSetup:
 def residual_base(net: TranslatedPipeline, recipe: Recipe) -> ResidualBase | None:
     """The base of a residual model with the loss of a recipe; None where a residual model is impossible.
 
-    A loss of the source's own scores, which may be margins, does not fit the logarithms of its probabilities.
+    A loss of the scores of the source, which may be margins, does not fit the logarithms of its probabilities.
     """
     base = net.residual_base()
     of_log_probabilities = base is not None and base.program is not net.program and net.head.link not in PROBABILITIES
-    own_loss = recipe.loss not in (None, "softmax") or recipe.metric == "loss"
-    return None if of_log_probabilities and own_loss else base
+    of_source_scores = recipe.loss not in (None, "softmax") or recipe.metric == "loss"
+    return None if of_log_probabilities and of_source_scores else base
 
 
 def prepare_residual(net: TranslatedPipeline, data: DataModule, recipe: Recipe) -> ResidualSetup | None:
