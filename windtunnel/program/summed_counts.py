@@ -99,6 +99,7 @@ class SummedCounts(NamedTuple):
         if not (counts := counting_hosts(encoder, hosts)):
             return None
         wiring = Wiring.of(program)
+        _remove_checks_of_counts(wiring, counts)
         summed = _summed_nodes(wiring, counts)
         kept = [position for position in range(len(encoder.numbers)) if counts.get(position) not in summed]
         numbers, places = [encoder.numbers[position] for position in kept], {at: to for to, at in enumerate(kept)}
@@ -118,11 +119,18 @@ class SummedCounts(NamedTuple):
         return cls(wiring.program()[0], replace(encoder, numbers=numbers), [summing.get(host, host) for host in hosts])
 
 
+def _remove_checks_of_counts(wiring: Wiring, counts: Mapping[int, HostStep]) -> None:
+    """Take the counts out of the nodes that only check their inputs, as counts always pass."""
+    users = wiring.users()
+    for node in wiring.nodes[:-1]:
+        if node.rejects and type(node.module) is Identity and not users[node]:
+            node.inputs = [place for place in node.inputs if place[0] != NUMBERS or place[1] not in counts]
+            if not node.inputs:
+                wiring.nodes.remove(node)
+
+
 def _summed_nodes(wiring: Wiring, counts: Mapping[int, HostStep]) -> dict[HostStep, list[Node]]:
     """The nodes that sum the counts of each host step, where no other node reads them."""
-    for node in wiring.all_nodes():
-        if type(node.module) is Identity:  # a check, which counts always pass
-            node.inputs = [place for place in node.inputs if place[0] != NUMBERS or place[1] not in counts]
     summed: dict[HostStep, list[Node]] = {}
     others: set[HostStep] = set()
     for node in wiring.all_nodes():

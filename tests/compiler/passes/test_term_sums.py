@@ -133,3 +133,13 @@ def test_terms_that_are_read_twice_are_not_summed_apart() -> None:
     )
     net = windtunnel.compile(source.fit(COLUMNS, LABEL))
     np.testing.assert_allclose(net.predict_proba(COLUMNS), source.predict_proba(COLUMNS), rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("read_again", ["body", "title"])
+def test_counts_that_are_outputs_stay_beside_sums(read_again: str) -> None:
+    components = make_pipeline(CountVectorizer(**LETTERS), TruncatedSVD(2))
+    source = make_column_transformer((components, "title"), (CountVectorizer(**LETTERS), read_again)).fit(COLUMNS)
+    net = windtunnel.compile(source)
+    assert net.facts().summed_counts is not None
+    for rows in (COLUMNS, COLUMNS[:1]):
+        np.testing.assert_allclose(net.transform(rows), source.transform(rows), rtol=1e-9, atol=1e-9)
