@@ -21,7 +21,7 @@ from pyarrow import csv
 from windtunnel.errors import BadInput
 
 Rows = tuple[pd.DataFrame, NDArray[np.int64], NDArray[np.object_]]
-FLAGS = NDArray[np.bool_]
+Flags = NDArray[np.bool_]
 BLOCK = 16 * 2**20
 """Bytes that are parsed at a time."""
 
@@ -148,12 +148,12 @@ class Files:
         first = next(iter(self.types))
         return sum(len(part) for part in self._parts([first]))
 
-    def flags(self, columns: Sequence[str], holds: Callable[[pd.DataFrame], pd.Series]) -> FLAGS:
+    def flags(self, columns: Sequence[str], holds: Callable[[pd.DataFrame], pd.Series]) -> Flags:
         """What a condition on some columns says of each row, bool ``[rows]``."""
         found = [holds(part.to_pandas()).to_numpy(dtype=bool) for part in self._parts(columns)]
         return np.concatenate([np.zeros(0, dtype=bool), *found])
 
-    def read(self, taken: FLAGS) -> pd.DataFrame:
+    def read(self, taken: Flags) -> pd.DataFrame:
         """The flagged rows."""
         start, found = 0, list[pa.RecordBatch]()
         for part in self._parts(list(self.types)):
@@ -196,7 +196,7 @@ class Files:
         return names
 
 
-def drawn(usable: FLAGS, rows: int | None, share: float, seed: int) -> FLAGS:
+def drawn(usable: Flags, rows: int | None, share: float, seed: int) -> Flags:
     """Flag so many of the usable rows, or a share of them, at random; all where there are no more."""
     if rows is not None and rows < 1:
         raise BadInput(f"rows={rows}; give 1 or more, or None for all")

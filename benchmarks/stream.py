@@ -23,9 +23,12 @@ from sklearn.compose import make_column_selector, make_column_transformer
 from sklearn.pipeline import Pipeline, make_pipeline
 
 import windtunnel
+from benchmarks.command import command
 from windtunnel.estimators import TwoHotEncoder
 
 TARGET = "clicked"
+
+app = command()
 
 
 class Timed:
@@ -112,6 +115,7 @@ def _held_mib() -> int:
     return int(status.read_text().split()[1]) * resource.getpagesize() // 2**20 if status.exists() else 0
 
 
+@app.callback()
 def main(
     data: Annotated[Path, typer.Option(help="A folder that windtunnel.clicklog wrote, of two files or more.")],
     recipe: Annotated[str, typer.Option(help="default or joint.")] = "default",
@@ -128,4 +132,4 @@ def main(
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    app()

@@ -17,6 +17,7 @@ from lightgbm import Booster, LGBMRegressor
 from numpy.typing import NDArray
 
 import windtunnel
+from benchmarks.command import command
 from windtunnel.compiler.cost_model import EnsembleShape
 from windtunnel.compiler.strategies import FORMS
 from windtunnel.compiler.tree_costs import SHIPPED, TreeTiming, fit_costs, read, write
@@ -27,6 +28,8 @@ LEVELS = (4, 6, 8)
 ROWS = (1, 100, 1_000, 4_000)
 TURNS = 4
 FOLDS = 7
+
+app = command()
 
 
 def ensembles() -> Iterator[HardTrees]:
@@ -92,6 +95,7 @@ def regrets(cells: Sequence[TreeTiming]) -> list[float]:
     return found
 
 
+@app.callback()
 def main(
     output: Annotated[Path, typer.Option(help="Where the measurements go, as CSV.")] = SHIPPED,
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
@@ -113,4 +117,4 @@ def main(
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    app()

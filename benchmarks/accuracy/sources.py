@@ -1,4 +1,4 @@
-"""The pipelines that are translated: a strong one, the paper's, and three of the alternatives."""
+"""The pipelines that are translated: a strong one, the paper's, and five of the alternatives."""
 
 from __future__ import annotations
 

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from benchmarks.command import command
 from benchmarks.inference.cells import CLOCKS, SECONDS, measure
 from benchmarks.inference.models import GROUPS, MODELS
 from benchmarks.inference.peers import PEERS
@@ -21,10 +22,10 @@ QUICK_SECONDS = 0.4
 """About how long the turns of a cell take with ``--quick``."""
 ENGINES = ("native", "torch", "torchscript")
 
-app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
+app = command()
 
 
-@app.command()
+@app.callback()
 def main(
     group: Annotated[list[str] | None, typer.Option(help=f"Of {', '.join(GROUPS)}; by default all.")] = None,
     model: Annotated[list[str] | None, typer.Option(help=f"Of {'; '.join(MODELS)}; by default all of a group.")] = None,

@@ -9,10 +9,15 @@ from typing import Annotated, Any
 
 import typer
 
+from benchmarks.command import command
+
 WITHIN = 1.2
 """How much slower than the best engine still counts as near it."""
 
+app = command()
 
+
+@app.callback()
 def main(file: Annotated[Path, typer.Argument(help="A JSON line per cell and engine.")]) -> None:
     """Print the table, and in how many cells we are the fastest."""
     cells = [json.loads(line) for line in file.read_text().splitlines()]
@@ -45,12 +50,12 @@ def table(lines: Iterable[dict[str, Any]]) -> list[str]:
 
 
 def _cells(lines: Iterable[dict[str, Any]]) -> list[dict[str, dict[str, Any]]]:
-    """Of each model, batch and number of threads the engines that took it and are accurate."""
+    """Of each model, batch and number of threads the engines that took it and are accurate, if ours are among them."""
     cells: dict[tuple[str, int, int], dict[str, dict[str, Any]]] = {}
     for line in lines:
         if line["median_s"] is not None and not line["note"]:
             cells.setdefault(_place(line), {})[line["engine"]] = line
-    return list(cells.values())
+    return [cell for cell in cells.values() if _ours(cell)]
 
 
 def _place(line: dict[str, Any]) -> tuple[str, int, int]:
@@ -59,8 +64,11 @@ def _place(line: dict[str, Any]) -> tuple[str, int, int]:
 
 def _fastest(cell: dict[str, dict[str, Any]]) -> dict[str, Any]:
     """The line of our fastest engine."""
-    ours = [line for name, line in cell.items() if name.startswith("windtunnel ")]
-    return min(ours, key=lambda line: line["median_s"])
+    return min(_ours(cell), key=lambda line: line["median_s"])
+
+
+def _ours(cell: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
+    return [line for name, line in cell.items() if name.startswith("windtunnel ")]
 
 
 def _to_best(cell: dict[str, dict[str, Any]]) -> float:
@@ -79,4 +87,4 @@ def _entry(cell: dict[str, dict[str, Any]]) -> str:
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    app()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from sklearn.model_selection import FixedThresholdClassifier
 from sklearn.pipeline import make_pipeline
 
 import windtunnel
-from windtunnel.api.crossfit import _losses
+from windtunnel.api.crossfit import _validation_losses
 from windtunnel.errors import BadInput, InvalidOption, UnsupportedEstimator
 from windtunnel.trainers.data.encoded_rows import EncodedRows
 from windtunnel.trainers.recipe import Recipe
@@ -41,13 +42,14 @@ def source_members(X: pd.DataFrame, y: np.ndarray, **by: Any) -> list[Any]:
     return list(windtunnel.CrossFittedClassifier(unfitted(), folds=3).fit(X, y, **by).estimators_)
 
 
-def test_crossfit_returns_a_fitted_pipeline_that_is_better_than_members() -> None:
+def test_crossfit_returns_a_fitted_pipeline_that_is_better_than_members(tmp_path: Path) -> None:
     X, held = frame(90), frame(1500, seed=5)
     y, z = labelled(X, "value"), labelled(held, "value", 5)
     source = make_pipeline(encoded(), LGBMRegressor(min_child_samples=30, verbosity=-1)).fit(X, y)
-    with pytest.warns(UserWarning, match="are worse than the fitted"):
-        net = windtunnel.crossfit(source, X, y, valid=(held, z), folds=2, **OPTIONS)
-    assert not any("estimators_" in origin.name for origin in net.origins)
+    for checkpoints in ({"checkpoint_dir": tmp_path}, {"resume_from": tmp_path}):  # of the members alone
+        with pytest.warns(UserWarning, match="are worse than the fitted"):
+            net = windtunnel.crossfit(source, X, y, valid=(held, z), folds=2, **OPTIONS, **checkpoints)
+        assert not any("estimators_" in origin.name for origin in net.origins)
 
 
 @pytest.mark.parametrize("objective", ["poisson", "gamma", "regression_l1", "quantile"])
@@ -59,7 +61,7 @@ def test_members_are_compared_with_the_source_by_its_own_loss(objective: str) ->
     members = windtunnel.CrossFittedRegressor(source, folds=2).fit(X, y)
     members.estimators_ = [source, source]
     net, members = windtunnel.compile(source), windtunnel.compile(members)
-    ours, theirs = _losses(members, net, Recipe(), (X, y))
+    ours, theirs = _validation_losses(members, net, Recipe(), (X, y))
     assert len(theirs.loss) > 50 and theirs.loss.std() > 0
     torch.testing.assert_close(ours.loss, theirs.loss, rtol=1e-5, atol=1e-5)
 

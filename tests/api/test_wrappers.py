@@ -27,6 +27,7 @@ from windtunnel import (
     WindTunnelClassifier,
     WindTunnelRegressor,
 )
+from windtunnel.api import wrappers
 
 WEIGHTS = "rows are held out and batched: a weight of 2 is not the same draw as the row twice"
 SUBSET = "computed in float32, whose products of one row and of many differ in the last bit on some processors"
@@ -136,6 +137,20 @@ def test_estimators_have_the_methods_of_their_pipeline():
 def test_invalid_folds(folds):
     with pytest.raises(InvalidOption, match=f"folds={folds!r}"):
         clone(WindTunnelClassifier(folds=folds)).fit(np.eye(40)[:, :4], [0, 1] * 20)
+
+
+def test_the_random_state_draws_the_folds(monkeypatch):
+    seeds = []
+
+    def recorded(*args, seed, **options):
+        seeds.append(seed)
+        return windtunnel.crossfit(*args, seed=seed, **options)
+
+    monkeypatch.setattr(wrappers, "crossfit", recorded)
+    X, y = load_breast_cancer(return_X_y=True)
+    for random_state in (3, None):
+        WindTunnelClassifier(folds=2, random_state=random_state, recipe=Recipe(epochs=1, seed=7)).fit(X, y)
+    assert seeds == [3, 7]
 
 
 def test_folds_make_members():

@@ -14,7 +14,7 @@ import windtunnel
 from windtunnel.compiler import strategies
 from windtunnel.compiler.backends import tree_runner
 from windtunnel.compiler.cost_model import EnsembleShape
-from windtunnel.compiler.strategies import FORMS, choose
+from windtunnel.compiler.strategies import FORMS, convert_trees
 from windtunnel.compiler.tree_costs import coefficients
 from windtunnel.errors import InvalidOption
 from windtunnel.modules.trees import GemmTrees, HardTrees, PerfectTrees
@@ -255,7 +255,7 @@ def test_auto_takes_what_is_expected_to_be_fastest():
     model = LGBMClassifier(n_estimators=20, num_leaves=8, n_jobs=1, verbosity=-1).fit(x, x[:, 0] + x[:, 1] > 0)
     for count in (1, 100_000):
         program = windtunnel.compile(model, strategy="tree_traversal").program
-        (choice,) = choose(program, "auto", rows=count)
+        (choice,) = convert_trees(program, "auto", rows=count)
         expected = EnsembleShape.of(HardTrees.of(program.steps[0].module.ensemble()))
         expected = expected.seconds(count, coefficients("cpu"), torch.get_num_threads())
         assert choice.expected == expected and choice.strategy == min(expected, key=expected.__getitem__)
@@ -284,7 +284,7 @@ def test_a_call_on_threads_takes_what_the_rows_of_one_take():
 def test_where_nothing_is_known_of_a_device_all_forms_are_measured(monkeypatch):
     monkeypatch.setattr(strategies, "coefficients", lambda device: {})
     trees = HardTrees.of(boosted())
-    choice = strategies._automatic(trees, "step", 50, None)
+    choice = strategies._fastest_strategy(trees, "step", 50, None)
     assert (
         set(choice.measured) == {name for name in FORMS if EnsembleShape.of(trees).takes(name)} and not choice.expected
     )
@@ -295,7 +295,7 @@ def test_tuning_takes_what_was_fastest_here(monkeypatch):
     trees = HardTrees.of(boosted())
     taken = {"ranked_traversal": 3.0, "bitvectors": 1.0, "perfect_tree_traversal": 2.0, "gemm": 9.0}
     monkeypatch.setattr(strategies, "_seconds", lambda forms, rows: {one: taken.get(one, 5.0) for one in forms})
-    choice = strategies._automatic(trees, "step", 100, strategies.EAGER)
+    choice = strategies._fastest_strategy(trees, "step", 100, strategies.EAGER)
     assert len(choice.measured) == strategies.TUNED and set(choice.measured) == set([*choice.expected][:3])
     assert choice.strategy == min(choice.measured, key=lambda one: taken.get(one, 5.0))
 
@@ -304,7 +304,7 @@ def test_tuning_takes_what_was_fastest_here(monkeypatch):
 def test_what_is_measured_runs_as_the_backend_runs_it(backend):
     trees, x = HardTrees.of(boosted()), awkward(boosted(), torch.float64)
     assert torch.equal(tree_runner(backend).run(trees)(x), trees(x))
-    choice = strategies._automatic(trees, "step", None, tree_runner(backend))
+    choice = strategies._fastest_strategy(trees, "step", None, tree_runner(backend))
     assert min(choice.measured.values()) >= 1 and f"backend='{backend}'" in str(choice)
 
 

@@ -12,7 +12,7 @@ from windtunnel.api.translation import Translation
 from windtunnel.assemble import Assembly
 from windtunnel.compiler.backends import BACKENDS, engine, native_engine, tree_runner, usable_device
 from windtunnel.compiler.passes import simplify
-from windtunnel.compiler.strategies import STRATEGIES, choose
+from windtunnel.compiler.strategies import STRATEGIES, convert_trees
 from windtunnel.encode import Rows
 from windtunnel.errors import InvalidOption
 from windtunnel.program.translate_options import check_calibration_rows
@@ -99,7 +99,7 @@ def compile(
     backend = "torch" if backend == "auto" else backend
     measure = tree_runner(backend) if tune and backend not in ("onnx", "native") else None
     # The native library has its own forms of trees.
-    choices = () if backend == "native" else choose(net.program, strategy, rows=batch_size, measure=measure)
+    choices = () if backend == "native" else convert_trees(net.program, strategy, rows=batch_size, measure=measure)
     net.configure(engine=engine(net, backend), batch_size=batch_size, strategy_choices=choices)
     return net
 

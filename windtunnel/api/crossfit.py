@@ -19,7 +19,7 @@ from torch import Tensor
 
 from windtunnel.api.compile import exact_translation
 from windtunnel.api.translation import Translation
-from windtunnel.compiler.strategies import choose
+from windtunnel.compiler.strategies import convert_trees
 from windtunnel.errors import InvalidOption
 from windtunnel.estimators.cross_fitted import CrossFittedClassifier, CrossFittedRegressor
 from windtunnel.modules.base import Module
@@ -32,6 +32,7 @@ from windtunnel.trainers.recipe import Recipe
 from windtunnel.trainers.residual.significance import GroupLosses, group_losses
 
 RECIPE_FIELDS = [field.name for field in fields(Recipe)]
+CHECKPOINT_OPTIONS = ("checkpoint_dir", "checkpoint_every", "resume_from")
 MANY_ROWS = 10_000
 """With this number of training rows or more, a member loses little by missing a fold."""
 
@@ -84,7 +85,8 @@ def crossfit(
     seed : int
         Seed of the folds, and of fine-tuning unless the recipe has one.
     **options
-        Other arguments of ``Translation.fit``, such as ``progress`` or ``log_dir``.
+        Other arguments of ``Translation.fit``, such as ``progress`` or ``log_dir``. Checkpoints are those of the
+        members' residual model.
 
     Returns
     -------
@@ -118,13 +120,13 @@ def crossfit(
     source = family(pipeline, folds=folds, random_state=seed).fit(X, y, weight, groups=groups, time=time)
     net = _fast_translation(source)
     train = loader(net, X, y, weight, seed=resolved.seed)
-    scores = _scores(net.head, source.out_of_fold(X))
+    scores = _raw_scores(net.head, source.out_of_fold(X))
     held_out = None if valid is not None else _held_out(train.size, groups, time, resolved)
     train = replace(train, batch_size=resolved.rows_per_step(train.size), scores=scores, held_out=held_out)
     net.fit(train, valid, recipe=resolved, **options)
     selected = net
     if isinstance(valid, tuple) and _is_fitted(pipeline):
-        selected = _select_translation(net, _fast_translation(pipeline), (X, y, weight), valid, resolved, options)
+        selected = _fit_pipeline_and_select(net, _fast_translation(pipeline), (X, y, weight), valid, resolved, options)
     if selected is net:
         _warn_of_threshold(pipeline)
     return selected
@@ -168,20 +170,21 @@ def _held_out(rows: int, groups: Any, time: Any, recipe: Recipe) -> Tensor | Non
 def _fast_translation(source: Any) -> Translation:
     """The exact translation, with the fastest strategy for its trees."""
     net = exact_translation(source, torch.float64)
-    net.configure(strategy_choices=choose(net.program, "auto"))
+    net.configure(strategy_choices=convert_trees(net.program, "auto"))
     return net
 
 
-def _select_translation(
+def _fit_pipeline_and_select(
     members: Translation, source: Translation, train: Any, valid: Any, recipe: Recipe, options: dict[str, Any]
 ) -> Translation:
-    """The translation of the members, or that of the fitted pipeline if its validation loss is lower.
+    """Fit the translation of the fitted pipeline too; returns it if its validation loss is lower than the members'.
 
     With ``MANY_ROWS`` or more it must be significantly lower, because the pipeline may have stopped early on these
     rows, which makes its loss optimistic.
     """
+    options = {name: value for name, value in options.items() if name not in CHECKPOINT_OPTIONS}
     source.fit(train if train[2] is not None else train[:2], valid, recipe=recipe, **options)
-    ours, theirs = _losses(members, source, recipe, valid)
+    ours, theirs = _validation_losses(members, source, recipe, valid)
     worse = (ours - theirs).exceeds_standard_error() if len(train[1]) >= MANY_ROWS else ours.mean > theirs.mean
     if not worse:
         return members
@@ -195,7 +198,9 @@ def _select_translation(
     return source
 
 
-def _losses(members: Translation, source: Translation, recipe: Recipe, valid: Any) -> tuple[GroupLosses, GroupLosses]:
+def _validation_losses(
+    members: Translation, source: Translation, recipe: Recipe, valid: Any
+) -> tuple[GroupLosses, GroupLosses]:
     """The losses of the members and of the source, by groups of validation rows."""
     loss, score = _comparable_loss(members, source, recipe)
 
@@ -241,7 +246,7 @@ def _is_fitted(pipeline: Any) -> bool:
     return True
 
 
-def _scores(head: Head, outputs: Any) -> Tensor:
+def _raw_scores(head: Head, outputs: Any) -> Tensor:
     """Raw scores ``[N, K]`` from probabilities or values."""
     columns: Tensor = torch.from_numpy(outputs).reshape(len(outputs), -1)
     modules: list[Module] = [] if head.classes is None else [LogPool(len(head.classes))]

@@ -43,8 +43,8 @@ def measure(
     """Score a fitted model on rows that may have weights, the main metric first.
 
     Two classes: AUROC (NaN if y holds one class) and log loss. More classes: log loss and accuracy. Classifiers without
-    probabilities: accuracy in their place. Several targets with classes: their mean accuracy. Regressors: the metric of
-    the loss in ``head``, RMSE and R2.
+    ``predict_proba``: accuracy alone. Several targets with classes: their mean accuracy. Regressors: the metric of the
+    loss in ``head``, RMSE and R2.
     """
     if not hasattr(model, "classes_"):
         values = model.predict(X)

@@ -22,13 +22,12 @@ if TYPE_CHECKING:
 
 
 class Translation(TranslatedPipeline):
-    """A fitted pipeline as one differentiable program; made by ``windtunnel.translate`` and ``windtunnel.load``.
+    """A translated pipeline with all that users do with it: ``fit``, ``refresh``, ``explain``, ``report``, ``export``.
 
-    ``forward(numbers, ids)`` takes the two blocks of an encoded batch (``encode``) and returns raw scores ``[B, K]``
-    (log-odds, margins, values before the link) or the columns of a transformer. ``predict`` and its kin take raw rows
-    and return what the source pipeline returns; a method that the source lacks is missing here too.
-
-    For its attributes see ``windtunnel.program.translated.TranslatedPipeline``.
+    ``windtunnel.translate`` and ``windtunnel.load`` make it. Its base class ``TranslatedPipeline`` (in
+    ``windtunnel.program.translated``) has the attributes and the methods of the source: ``predict`` and its kin take
+    raw rows and return what the source pipeline returns; a method that the source lacks is missing here too.
+    ``forward(numbers, ids)`` takes the two blocks of an encoded batch (``encode``).
     """
 
     @classmethod

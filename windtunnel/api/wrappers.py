@@ -168,7 +168,7 @@ class _WindTunnel(BaseEstimator):
         if early_stopping_options(last_step(source)):  # members get the number of trees at which it stops
             source = clone_for_refit(fit_estimator(source, *train, validation=valid))
         self.translation_ = crossfit(
-            source, *train, valid=valid, folds=self.folds, recipe=recipe, progress=self.progress
+            source, *train, valid=valid, folds=self.folds, recipe=recipe, seed=recipe.seed, progress=self.progress
         )
 
     def _validation(self, eval_set: Any) -> tuple[Any, ...]:
@@ -318,7 +318,7 @@ class WindTunnelClassifier(ClassifierMixin, _WindTunnel):
         Members of ``windtunnel.crossfit``: more accurate, and as many times slower to score. "auto" and None are one
         model.
     random_state : int, RandomState or None, default None
-        Seed of the hold-out, the calibration rows and fine-tuning; None is that of the recipe, 0.
+        Seed of the hold-out, the calibration rows, the folds and fine-tuning; None is that of the recipe, 0.
     progress : bool, default False
         Whether to show a progress bar.
 

@@ -55,10 +55,12 @@ class TreeRunner:
 EAGER = TreeRunner("torch", lambda trees: trees)
 
 
-def choose(
+def convert_trees(
     program: Program, strategy: str, *, rows: int | None = None, measure: TreeRunner | None = None
 ) -> list[StrategyChoice]:
-    """Convert each tree ensemble of a program to the form of a strategy; all forms give the same bits.
+    """Replace each tree ensemble of a program by the form of a strategy; all forms give the same bits.
+
+    Returns the choice for each ensemble. The strategies:
 
     - "tree_traversal" goes down one level of every tree at a time.
     - "ranked_traversal" does so over ranks, and stops where a tree ends.
@@ -85,8 +87,8 @@ def choose(
             if trees not in formed:
                 choice = StrategyChoice(step.name, strategy)
                 if strategy == "auto":
-                    choice = _automatic(trees, step.name, rows, measure)
-                formed[trees] = _formed(trees, choice.strategy, step.name)
+                    choice = _fastest_strategy(trees, step.name, rows, measure)
+                formed[trees] = _in_form(trees, choice.strategy, step.name)
                 choices.append(choice)
             step.set_submodule(path, formed[trees])
     return choices
@@ -101,10 +103,10 @@ def fastest(trees: HardTrees) -> HardTrees:
     """The fastest form by the cost model for one, few and many rows; trees that are always walked stay as they are."""
     if not has_forms(trees):
         return trees
-    return _formed(trees, _automatic(trees, "", None, None).strategy, "").eval()
+    return _in_form(trees, _fastest_strategy(trees, "", None, None).strategy, "").eval()
 
 
-def _formed(trees: HardTrees, strategy: str, step: str) -> HardTrees:
+def _in_form(trees: HardTrees, strategy: str, step: str) -> HardTrees:
     form = FORMS[strategy]
     if type(trees) is form:
         return trees
@@ -114,14 +116,14 @@ def _formed(trees: HardTrees, strategy: str, step: str) -> HardTrees:
         raise InvalidOption(f"step {step!r}: {error}") from error
 
 
-def _automatic(trees: HardTrees, step: str, rows: int | None, measure: TreeRunner | None) -> StrategyChoice:
+def _fastest_strategy(trees: HardTrees, step: str, rows: int | None, measure: TreeRunner | None) -> StrategyChoice:
     shape, device = EnsembleShape.of(trees), trees.threshold.device.type
     learned, threads = coefficients(device), torch.get_num_threads() if device == "cpu" else 1
     expected = _costs(lambda count: shape.seconds(count, learned, threads), rows) if learned else {}
     if measure is None and learned:
         return StrategyChoice(step, next(iter(expected)), rows, expected)
     measure, tried = measure or EAGER, list(expected)[:TUNED] or [name for name in FORMS if shape.takes(name)]
-    runs = {strategy: measure.run(_formed(trees, strategy, step)) for strategy in tried}
+    runs = {strategy: measure.run(_in_form(trees, strategy, step)) for strategy in tried}
     measured = _costs(lambda count: _seconds(runs, _rows_from_thresholds(trees, min(count, MOST_ROWS))), rows)
     return StrategyChoice(step, next(iter(measured)), rows, expected, measured, measure.backend)
 

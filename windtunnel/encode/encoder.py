@@ -75,13 +75,13 @@ class RowEncoder:
     _warner: PrecisionLossWarner = field(default_factory=PrecisionLossWarner, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        self._position = {column: position for position, column in enumerate(self.numbers)}
+        self._position_of_column = {column: position for position, column in enumerate(self.numbers)}
         # Columns of counts -> how many numbers there were, and the positions of the counts among them.
         self._cached_positions: dict[tuple[int, int], tuple[int, NDArray[np.int64]]] = {}
 
     def add_number(self, column: int) -> int:
         """Encode a raw column as a number; return its position in ``Batch.numbers``."""
-        position = self._position.setdefault(column, len(self.numbers))
+        position = self._position_of_column.setdefault(column, len(self.numbers))
         if position == len(self.numbers):
             self.numbers.append(column)
         return position
@@ -216,9 +216,9 @@ class RowEncoder:
         numbers = np.zeros((rows, len(self.numbers)), dtype=self.dtype)
         columns = self.numbers
         if counts:  # the frame has few columns, and ``numbers`` has many
-            columns = [column for column in frame if column in self._position]
+            columns = [column for column in frame if column in self._position_of_column]
         for column in columns:
-            numbers[:, self._position[column]] = self._as_number(frame[column], column)
+            numbers[:, self._position_of_column[column]] = self._as_number(frame[column], column)
         ids = np.empty((rows, len(self.categories)), dtype=np.int64)
         for position, category in enumerate(self.categories):
             values, name = frame[category.column], self.column_name(category.column)
@@ -238,7 +238,7 @@ class RowEncoder:
         """The batch with counts, or all sums of them, in their columns; a matrix is keyed by its first column."""
         numbers = batch.numbers.numpy()
         for first, matrix in counts.items():
-            positions = self._positions(first, matrix.shape[1])
+            positions = self._positions_in_batch(first, matrix.shape[1])
             if isinstance(matrix, np.ndarray):
                 numbers[:, positions] = matrix
                 continue
@@ -250,7 +250,7 @@ class RowEncoder:
 
     def sparse_counts(self, first: int, counts: sparse.coo_array) -> sparse.csr_array:
         """Counts of the columns from ``first`` on, sorted by row, as the numbers of a batch; the others are 0."""
-        positions = self._positions(first, counts.shape[1])[counts.col]
+        positions = self._positions_in_batch(first, counts.shape[1])[counts.col]
         used = positions >= 0
         starts = np.append(0, np.bincount(counts.row[used], minlength=counts.shape[0]).cumsum())
         with np.errstate(over="ignore"):
@@ -264,7 +264,7 @@ class RowEncoder:
         """
         if not sparse.issparse(rows) or rows.dtype.kind not in "biuf" or self.flat or self.categories:
             return None
-        positions = self._positions(0, self.width)
+        positions = self._positions_in_batch(0, self.width)
         if np.count_nonzero(positions >= 0) < len(self.numbers):
             return None  # a host step computes some
         if self.unstored == "rejected":
@@ -282,7 +282,7 @@ class RowEncoder:
         """The number that an entry of ``sparse_numbers`` is if it is not stored: NaN if it is missing, else 0."""
         return math.nan if self.unstored == "missing" else 0.0
 
-    def _positions(self, first: int, count: int) -> NDArray[np.int64]:
+    def _positions_in_batch(self, first: int, count: int) -> NDArray[np.int64]:
         """The positions in ``numbers`` of ``count`` columns from ``first`` on; -1 for columns that are not encoded."""
         cached = self._cached_positions.get((first, count))
         if cached is None or cached[0] != len(self.numbers):

@@ -35,8 +35,8 @@ class Vocabulary:
     With ``buckets`` above 0 an unknown category gets one of that many ids after the values, by the md5 of its text.
 
     With ``hashes``, from 0 to 2^32 - 1, values, whole numbers too, are identified by their text, and every text has an
-    id: ids of the values come first, then one id per hash (``cityhash.city_hash``). Any other text gets the
-    greatest of the ``len(self)`` ids plus its hash.
+    id: first those of the values, then one for each entry of ``hashes`` (``cityhash.city_hash``). Any other text gets
+    ``len(self) - 1`` plus its hash, an id that may be beyond ``len(self)``.
     """
 
     values: tuple[str | int | float | bool, ...]
@@ -79,7 +79,7 @@ class Vocabulary:
         if column.dtype == object and NONE_CATEGORY in self.values:
             column = column.mask(np.array([value is None for value in column], dtype=bool), NONE_CATEGORY)
         if self.hashes is not None:
-            return self._ids_by_hash(column)
+            return self._hashed_ids(column)
         if isinstance(column.dtype, pd.CategoricalDtype):
             codes = column.cat.codes.to_numpy()
             category_ids = np.append(self.ids(pd.Series(column.cat.categories)), MISSING_ID)
@@ -123,7 +123,7 @@ class Vocabulary:
     def id_by_value(self) -> dict[Any, int]:
         """The id of each value: of texts, or of numbers as floats; of hashed ones the id of their text."""
         if self.hashes is not None:
-            return self._ids_of_text
+            return self._id_of_text
         return {value: FIRST_ID + index for index, value in enumerate(self._index.tolist())}
 
     def _ids_of_texts(self, texts: pa.Array | pa.ChunkedArray, column: pd.Series) -> NDArray[np.int64]:
@@ -143,24 +143,24 @@ class Vocabulary:
         return self._finish(np.where(position < 0, UNKNOWN_ID, position + FIRST_ID), missing, column)
 
     @cached_property
-    def _ids_of_text(self) -> dict[str, int]:
+    def _id_of_text(self) -> dict[str, int]:
         return {category_text(value): FIRST_ID + index for index, value in enumerate(self.values)}
 
     @cached_property
-    def _ids_of_hash(self) -> dict[int, int]:
+    def _id_of_hash(self) -> dict[int, int]:
         return {code: FIRST_ID + len(self.values) + index for index, code in enumerate(self.hashes or ())}
 
-    def _ids_by_hash(self, column: pd.Series) -> NDArray[np.int64]:
+    def _hashed_ids(self, column: pd.Series) -> NDArray[np.int64]:
         codes, values = pd.factorize(column)
-        ids = np.array([*map(self._id_by_hash, values), MISSING_ID], dtype=np.int64)
+        ids = np.array([*map(self._hashed_id, values), MISSING_ID], dtype=np.int64)
         return ids[codes]  # the code of a missing value is -1
 
-    def _id_by_hash(self, value: Any) -> int:
+    def _hashed_id(self, value: Any) -> int:
         text = category_text(value)
-        if (known := self._ids_of_text.get(text)) is not None:
+        if (known := self._id_of_text.get(text)) is not None:
             return known
         hashed = city_hash(text)
-        return self._ids_of_hash.get(hashed, len(self) - 1 + hashed)
+        return self._id_of_hash.get(hashed, len(self) - 1 + hashed)
 
     def _finish(self, ids: NDArray[Any], missing: NDArray[np.bool_], column: pd.Series) -> NDArray[np.int64]:
         ids = np.where(missing, MISSING_ID, ids).astype(np.int64)

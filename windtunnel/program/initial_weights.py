@@ -14,7 +14,7 @@ class InitialWeights(MutableMapping[str, Tensor]):
     """The state of a program at one time, by name.
 
     A large table that can be trained is not copied: its value is the present table with the old rows that ``fit``
-    passes to ``moved``. Any other change of such a table goes unnoticed.
+    passes to ``store_rows``. Any other change of such a table goes unnoticed.
     """
 
     def __init__(self, program: nn.Module) -> None:

@@ -69,6 +69,13 @@ class Engine(Protocol):
 class ScoringPipeline(nn.Module):
     """A program behind its row encoder: raw rows to batches, batches to the outputs of the program.
 
+    What happens to rows on the way to an output of the program, or of one of its methods (``_output_of_rows``):
+
+    1. A sparse matrix that linear sums read goes there as it is, any other one in dense slices (``_sparse_output``).
+    2. If host steps count terms that are only summed, a shorter pipeline takes over, whose host steps give the sums.
+    3. Otherwise the encoder makes batches of the rows (``encoded_parts``): arrays first, then few rows, then frames.
+    4. The engine runs each batch in slices, and rows that the source rejects are rejected (``_output_of_batch``).
+
     Attributes
     ----------
     program : Program
@@ -185,9 +192,9 @@ class ScoringPipeline(nn.Module):
         BadInput
             No rows, or numbers that a step of the source rejects too: missing, infinite, or beyond float32.
         """
-        return self._predict("scores", rows)
+        return self._output_of_rows("scores", rows)
 
-    def _predict(self, method: str, rows: Rows, finish: Callable[[Tensor], Tensor] | None = None) -> Tensor:
+    def _output_of_rows(self, method: str, rows: Rows, finish: Callable[[Tensor], Tensor] | None = None) -> Tensor:
         """The output of a method for raw rows: of the method's own step, else ``finish`` applied to the scores."""
         facts = self.facts()
         if method in facts.methods:
@@ -196,15 +203,15 @@ class ScoringPipeline(nn.Module):
             method = "scores"
         if not self.hosts and (numbers := self.encoder.sparse_numbers(rows)) is not None:
             return self._sparse_output(facts, method, numbers, finish)
-        if not isinstance(rows, Batch) and (summed := self._with_summed_counts(facts)) is not None:
-            return summed._predict(method, rows, finish)
+        if not isinstance(rows, Batch) and (summed := self._pipeline_of_summed_counts(facts)) is not None:
+            return summed._output_of_rows(method, rows, finish)
         # Counts of tokens are dense here. All rows at once might not fit in memory.
         counts = self.hosts and not facts.needs_all_rows and any(host.tokens is not None for host in self.hosts)
         batches = self.encoded_parts(rows, at_once=self._rows_at_once() if counts else None, shared=True)
-        outputs = [self._checked_output(facts, method, batch, finish) for batch in batches]
+        outputs = [self._output_of_batch(facts, method, batch, finish) for batch in batches]
         return outputs[0] if len(outputs) == 1 else torch.cat(outputs)
 
-    def _with_summed_counts(self, facts: ProgramFacts) -> ScoringPipeline | None:
+    def _pipeline_of_summed_counts(self, facts: ProgramFacts) -> ScoringPipeline | None:
         """The pipeline whose host steps sum their counts; None if no step does, or the engine is fixed."""
         if facts.summed_counts is None or (self.engine is not None and self.engine.fixed) or facts.device() != CPU:
             return None
@@ -232,12 +239,12 @@ class ScoringPipeline(nn.Module):
         check_dense(min(count, size), width, matrix.dtype.itemsize)
         checked = suspect or facts.may_reject_computed_values
         outputs = [
-            self._checked_output(facts, method, Batch.of_numbers(numbers), finish, checked=checked)
+            self._output_of_batch(facts, method, Batch.of_numbers(numbers), finish, checked=checked)
             for numbers in dense_slices(matrix, max(size, 1), unstored)
         ]
         return torch.cat(outputs)
 
-    def _checked_output(
+    def _output_of_batch(
         self,
         facts: ProgramFacts,
         method: str,

@@ -55,7 +55,7 @@ class _WithoutGradient(Function):
 
 
 class TranslatedPipeline(ScoringPipeline):
-    """A fitted pipeline as one differentiable program: its state, and the methods of the source.
+    """A fitted pipeline as one differentiable program: the methods of the source, and what became of each step.
 
     ``forward(numbers, ids)`` takes the two blocks of an encoded batch (``encode``) and returns raw scores ``[B, K]``
     (log-odds, margins, values before the link) or the columns of a transformer. ``predict`` and its kin take raw rows
@@ -347,7 +347,7 @@ class TranslatedPipeline(ScoringPipeline):
         """The output of a method in the source's type."""
         if (direct := self._run_engine(method, rows)) is not None:
             return direct
-        return self._to_source_type(method, self._predict(method, rows, finish))
+        return self._to_source_type(method, self._output_of_rows(method, rows, finish))
 
     def outputs(self, methods: Sequence[str], rows: Rows) -> tuple[Any, ...]:
         """The outputs of several methods, such as "predict"; raw scores from which all of them follow run once."""

@@ -18,6 +18,9 @@ from windtunnel.trainers.data.encoded_rows import EncodedRows
 from windtunnel.trainers.data.loader import loader
 from windtunnel.trainers.recipe import Recipe
 
+COSTED_ROWS = 256
+"""Validation rows whose scoring is timed, as the cost of inference."""
+
 
 class SharedRows:
     """Training and validation rows as tensors, with the outputs of host steps.
@@ -44,10 +47,10 @@ class SharedRows:
         train.set_epoch(0)
         return train, copy.copy(self.valid)
 
-    def first_valid(self, count: int = 256) -> Batch:
-        """The first validation rows."""
+    def first_valid(self) -> Batch:
+        """The first validation rows, for the cost of inference."""
         valid = copy.copy(self.valid)
-        valid.batch_size = count
+        valid.batch_size = COSTED_ROWS
         rows: Batch = next(iter(valid))[0]
         return rows
 

@@ -67,7 +67,7 @@ class Predictor:
     # one for each score
     link_options: dict[str, float] = field(default_factory=dict)
     loss_options: Mapping[str, float | list[float]] = field(default_factory=dict)
-    flat: bool = True  # true if the source predicts [B] and not [B, 1]
+    flat: bool = True  # whether predictions of a regressor are [B] and not [B, K]
     decision_scale: float = 1.0
     """Factor: ``decision_function`` = factor x raw score (LightGBM's random forests: the number of trees)."""
     reads: InputColumns = InputColumns()  # its input columns that are not plain numbers

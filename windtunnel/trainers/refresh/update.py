@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from windtunnel.compiler.strategies import choose
+from windtunnel.compiler.strategies import convert_trees
 from windtunnel.objectives.losses import Loss, pick
 from windtunnel.objectives.metrics import Metric
 from windtunnel.program.records.fit_details import TermSummary
@@ -182,7 +182,7 @@ def _trial(net: TranslatedPipeline, new: Any) -> TranslatedPipeline:
     if trial.exact_modules or base.program is not trial.program:
         install_pipeline(trial, FrozenPipeline(base.program, dict(trial.exact_modules), base.head))
     add_new_categories(trial, new[0])
-    choose(trial.program, "tree_traversal")  # a few passes take less time than making the tables of other forms
+    convert_trees(trial.program, "tree_traversal")  # a few passes take less time than making the tables of other forms
     return trial
 
 
@@ -190,7 +190,7 @@ def _install(net: TranslatedPipeline, trial: TranslatedPipeline) -> None:
     program = trial.program.to(net.device())
     net.replace_program(program, origins=trial.origins, encoder=trial.encoder, head=trial.head)
     net.finish_softening()
-    net.configure(strategy_choices=choose(net.program, "auto"))
+    net.configure(strategy_choices=convert_trees(net.program, "auto"))
     mark_initial_residual_weights(net)
     net.eval()
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from windtunnel.compiler.strategies import choose
+from windtunnel.compiler.strategies import convert_trees
 from windtunnel.modules.base import Module
 from windtunnel.modules.linear.residual_model import ResidualSum
 from windtunnel.program.head import Head
@@ -40,7 +40,7 @@ def install_pipeline(net: TranslatedPipeline, pipeline: FrozenPipeline) -> None:
     net.replace_program(pipeline.program, origins=_origins(net, pipeline.program), head=pipeline.head)
     net.replace_modules(pipeline.modules)
     if pipeline.modules:
-        net.configure(strategy_choices=choose(net.program, "auto"))
+        net.configure(strategy_choices=convert_trees(net.program, "auto"))
     net.finish_softening()
     net.program.requires_grad_(False)
     net.mark_initial_weights()
@@ -83,7 +83,7 @@ def install_boosted(net: TranslatedPipeline, boosted: BoostedResidual) -> None:
     _append(net, ResidualSum(boosted.weight), [scores, _last(net, scores.count)])
     for module in (boosted.statistics, boosted.trees, boosted.network):
         module.cast(getattr(torch, net.encoder.dtype))
-    net.configure(strategy_choices=choose(net.program, "auto"))
+    net.configure(strategy_choices=convert_trees(net.program, "auto"))
     net.mark_initial_weights()
     net.eval()
 
