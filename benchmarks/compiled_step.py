@@ -50,24 +50,24 @@ def main(
         raise BadInput(f"--case {', '.join(wrong)}; choose from {', '.join(CASES)}")
     torch.set_num_threads(1)
     for name in case or CASES:
-        of = Settings(trees, leaves, CASES[name], batch, name, 0.0, 1, device)
-        result = {"case": name, "mode": mode, **measure(name, mode, of, steps), **asdict(of)}
+        settings = Settings(trees, leaves, CASES[name], batch, name, 0.0, 1, device)
+        result = {"case": name, "mode": mode, **measure(name, mode, settings, steps), **asdict(settings)}
         typer.echo(json.dumps(result) if as_json else "  ".join(f"{key} {value}" for key, value in result.items()))
 
 
-def measure(case: str, mode: str, of: Settings, steps: int) -> dict[str, float]:
+def measure(case: str, mode: str, settings: Settings, steps: int) -> dict[str, float]:
     """Medians over steps in turns."""
-    both = [Steps(fitted(case, compile, of), of.device) for compile in (None, mode)]
+    both = [Steps(fitted(case, compile, settings), settings.device) for compile in (None, mode)]
     eager, compiled = zip(*([one.seconds(count) for one in both] for count in range(steps)), strict=True)
     return {"eager_s": median(eager), "compiled_s": median(compiled)}
 
 
-def fitted(case: str, compile: str | None, of: Settings) -> Clock:
+def fitted(case: str, compile: str | None, settings: Settings) -> Clock:
     """Watch a fit of one epoch."""
-    net, train, valid = pipeline(of) if case == "pipeline" else given(case, of)
+    net, train, valid = pipeline(settings) if case == "pipeline" else given(case, settings)
     watch, recipe = Clock(time.thread_time), "default" if case == "residual" else "joint"
-    own = {"callbacks": [watch], "progress": False, "accelerator": of.device, "compile": compile}
-    net.fit(train, valid, recipe=recipe, epochs=1, batch_size=of.batch, **own)
+    own = {"callbacks": [watch], "progress": False, "accelerator": settings.device, "compile": compile}
+    net.fit(train, valid, recipe=recipe, epochs=1, batch_size=settings.batch, **own)
     return watch
 
 
@@ -92,15 +92,15 @@ class Steps(ByHand):
         return time.perf_counter()
 
 
-def given(case: str, of: Settings) -> tuple[Any, Any, Any]:
+def given(case: str, settings: Settings) -> tuple[Any, Any, Any]:
     """A translation, its training rows and its validation rows."""
-    train = rows(of, 4)
-    return translation(case, of), train, validation_rows(train)
+    train = rows(settings, 4)
+    return translation(case, settings), train, validation_rows(train)
 
 
-def pipeline(of: Settings) -> tuple[Any, Any, Any]:
+def pipeline(settings: Settings) -> tuple[Any, Any, Any]:
     """Six columns of 100 categories, one-hot, and ten numbers, scaled, before a logistic regression."""
-    drawn, count = np.random.default_rng(0), 4 * of.batch
+    drawn, count = np.random.default_rng(0), 4 * settings.batch
     categories = {f"c{at}": drawn.integers(0, 100, count).astype(str) for at in range(6)}
     X = pd.DataFrame(categories | {f"n{at}": drawn.normal(size=count) for at in range(10)})
     y = (X["n0"] * X["n1"] > 0).astype(int)

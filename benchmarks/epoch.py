@@ -57,9 +57,9 @@ def main(
     """Seconds of LightGBM's fit and of an epoch over the same rows."""
     if level not in LEVELS[1:]:
         raise BadInput(f"--level {level}; choose from {', '.join(LEVELS[1:])}")
-    of = Settings(rows, trees, leaves, features, batch, level, threads, device)
+    settings = Settings(rows, trees, leaves, features, batch, level, threads, device)
     torch.set_num_threads(threads)
-    result = {**measure(of), **asdict(of)}
+    result = {**measure(settings), **asdict(settings)}
     if as_json:
         typer.echo(json.dumps(result))
     else:
@@ -67,21 +67,23 @@ def main(
             typer.echo(f"{name:20} {value}")
 
 
-def measure(of: Settings) -> dict[str, float]:
+def measure(settings: Settings) -> dict[str, float]:
     """Fit, tune for one epoch, and say how long each took."""
-    X, y = drawn(of.rows, of.features, seed=0)
+    X, y = drawn(settings.rows, settings.features, seed=0)
     began = time.perf_counter()
-    source = LGBMClassifier(n_estimators=of.trees, num_leaves=of.leaves, n_jobs=of.threads, verbosity=-1).fit(X, y)
+    source = LGBMClassifier(
+        n_estimators=settings.trees, num_leaves=settings.leaves, n_jobs=settings.threads, verbosity=-1
+    ).fit(X, y)
     fit_s = time.perf_counter() - began
-    net = windtunnel.translate(source, level=of.level, calibrate=X[:CALIBRATE]).soften()
+    net = windtunnel.translate(source, level=settings.level, calibrate=X[:CALIBRATE]).soften()
     net.fit(
         (X, y),
-        drawn(of.rows // 100, of.features, seed=1),
+        drawn(settings.rows // 100, settings.features, seed=1),
         recipe="joint",
         residual=False,
         epochs=1,
-        batch_size=of.batch,
-        accelerator="cpu" if of.device == "cpu" else "gpu",
+        batch_size=settings.batch,
+        accelerator="cpu" if settings.device == "cpu" else "gpu",
         progress=False,
     )
     assert net.history is not None
@@ -90,7 +92,7 @@ def measure(of: Settings) -> dict[str, float]:
         "fit_s": fit_s,
         "epoch_s": epoch_s,
         "ratio": epoch_s / fit_s,
-        "samples_per_s": of.rows / epoch_s,
+        "samples_per_s": settings.rows / epoch_s,
         "whole_s": net.history.seconds,
     }
 

@@ -61,11 +61,11 @@ def main(
     torch.set_num_threads(threads)
     for name in case or CASES:
         width = min(features, MAX_RESIDUAL_COLUMNS) if name == "residual" else features
-        of = Settings(trees, leaves, width, batch, name, 0.0, threads, "cpu")
+        settings = Settings(trees, leaves, width, batch, name, 0.0, threads, "cpu")
         result = {
             "case": name,
-            **measure(name, of, steps, turns, time.thread_time if cpu else time.perf_counter),
-            **asdict(of),
+            **measure(name, settings, steps, turns, time.thread_time if cpu else time.perf_counter),
+            **asdict(settings),
             "cpu": cpu,
         }
         typer.echo(json.dumps(result) if as_json else "  ".join(f"{key} {value}" for key, value in result.items()))
@@ -98,11 +98,11 @@ class Clock(pl.Callback):
         self.began.append(self.clock())
 
 
-def measure(case: str, of: Settings, steps: int, turns: int, clock: Seconds) -> dict[str, float]:
+def measure(case: str, settings: Settings, steps: int, turns: int, clock: Seconds) -> dict[str, float]:
     """Medians over the steps of all turns."""
     lightning, loop, wait = [], [], []
     for _ in range(turns):
-        net, train, watch = translation(case, of), rows(of, steps), Clock(clock)
+        net, train, watch = translation(case, settings), rows(settings, steps), Clock(clock)
         recipe = "default" if case == "residual" else "joint"
         net.fit(
             train, validation_rows(train), recipe=recipe, epochs=1, callbacks=[watch], progress=False, accelerator="cpu"
@@ -146,12 +146,14 @@ def by_hand(watch: Clock, clock: Seconds) -> tuple[list[float], list[float]]:
         steps.step(batch)
 
 
-def rows(of: Settings, steps: int) -> EncodedRows:
+def rows(settings: Settings, steps: int) -> EncodedRows:
     """Encoded rows for ``steps`` steps; the first two numbers determine the class."""
     random = torch.Generator().manual_seed(0)
-    numbers = torch.randn(of.batch * steps, of.features, generator=random, dtype=torch.float64)
+    numbers = torch.randn(settings.batch * steps, settings.features, generator=random, dtype=torch.float64)
     target = (numbers[:, 0] * numbers[:, 1] > 0).float()
-    return EncodedRows(Batch(numbers, torch.zeros(len(numbers), 0, dtype=torch.int64)), target, batch_size=of.batch)
+    return EncodedRows(
+        Batch(numbers, torch.zeros(len(numbers), 0, dtype=torch.int64)), target, batch_size=settings.batch
+    )
 
 
 def validation_rows(train: EncodedRows) -> EncodedRows:
@@ -159,13 +161,13 @@ def validation_rows(train: EncodedRows) -> EncodedRows:
     return EncodedRows(Batch(*(block[:1000] for block in train.rows)), train.target[:1000])
 
 
-def translation(case: str, of: Settings) -> Translation:
+def translation(case: str, settings: Settings) -> Translation:
     """Random trees, or a logistic regression, alone or with a residual model."""
     if case in ("logistic", "residual"):
-        X = rows(of, 1).rows.numbers.numpy()
+        X = rows(settings, 1).rows.numbers.numpy()
         return windtunnel.translate(LogisticRegression().fit(X, X[:, 0] + X[:, 1] > 0))
-    step = ProgramStep(random_trees(of), [Take(NUMBERS, list(range(of.features)))], "trees")
-    encoder = RowEncoder(None, of.features, numbers=list(range(of.features)))
+    step = ProgramStep(random_trees(settings), [Take(NUMBERS, list(range(settings.features)))], "trees")
+    encoder = RowEncoder(None, settings.features, numbers=list(range(settings.features)))
     head = Head("binary", "sigmoid", "logistic", classes=np.array([0, 1]))
     return Translation(Program([step]), encoder, head, [Origin("trees", "")])
 

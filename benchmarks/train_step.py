@@ -73,15 +73,15 @@ def main(
     """Seconds and memory of one training step of soft trees."""
     if level not in LEVELS[1:]:
         raise BadInput(f"--level {level}; choose from {', '.join(LEVELS[1:])}")
-    of = Settings(trees, leaves, features, batch, level, dropout, threads, device)
+    settings = Settings(trees, leaves, features, batch, level, dropout, threads, device)
     torch.set_num_threads(threads)
     set_budget(None if budget_mb is None else budget_mb * 2**20)
     if peak_of is not None:
         if peak_of not in FORMS:
             raise BadInput(f"--peak-of {peak_of}; choose from {', '.join(FORMS)}")
-        typer.echo(json.dumps(peak(of, peak_of, repeats)))
+        typer.echo(json.dumps(peak(settings, peak_of, repeats)))
         return
-    result = {**times(of, repeats, direct=direct), **peaks(direct=direct), **asdict(of)}
+    result = {**times(settings, repeats, direct=direct), **peaks(direct=direct), **asdict(settings)}
     if output is not None:
         add(output, result)
     if as_json:
@@ -91,24 +91,24 @@ def main(
             typer.echo(f"{name:20} {value}")
 
 
-def times(of: Settings, repeats: int, *, direct: bool) -> dict[str, float | None]:
+def times(settings: Settings, repeats: int, *, direct: bool) -> dict[str, float | None]:
     """Medians of interleaved runs."""
-    runs = {"step_s": step(of, "ours"), "matmul_s": matmul(of)}
+    runs = {"step_s": step(settings, "ours"), "matmul_s": matmul(settings)}
     if direct:
-        runs["direct_s"] = step(of, "direct")
+        runs["direct_s"] = step(settings, "direct")
     seconds: dict[str, list[float]] = {name: [] for name in runs}
     for repeat in range(repeats + 1):  # the first is a warm-up
         for name, run in runs.items():
             start = time.perf_counter()
             run()
-            if of.device == "cuda":
+            if settings.device == "cuda":
                 torch.cuda.synchronize()
             if repeat:
                 seconds[name].append(time.perf_counter() - start)
     mid = {name: median(each) for name, each in seconds.items()}
     return {
         **mid,
-        "samples_per_s": of.batch / mid["step_s"],
+        "samples_per_s": settings.batch / mid["step_s"],
         "ratio_to_matmul": mid["step_s"] / mid["matmul_s"],
         "direct_s": mid.get("direct_s"),
         "speedup_over_direct": mid["direct_s"] / mid["step_s"] if direct else None,
@@ -129,19 +129,19 @@ def peaks(*, direct: bool) -> dict[str, float | None]:
     }
 
 
-def peak(of: Settings, form: str, repeats: int) -> dict[str, float]:
+def peak(settings: Settings, form: str, repeats: int) -> dict[str, float]:
     """The most memory held while steps run, in MiB: above what the process held before them, and in all."""
-    if of.device == "cuda":
-        run = step(of, form)
+    if settings.device == "cuda":
+        run = step(settings, form)
         for _ in range(repeats):
             run()
         most = torch.cuda.max_memory_allocated() / 2**20
         return {"peak_mb": most, "process_mb": most}
     # Loads code and starts all threads, with little memory; soft trees share out only what is not too small.
-    enough = WORTH_THREADS // (of.threads * of.leaves) + 1
-    step(replace(of, trees=of.threads, features=1, batch=enough), form)()
+    enough = WORTH_THREADS // (settings.threads * settings.leaves) + 1
+    step(replace(settings, trees=settings.threads, features=1, batch=enough), form)()
     before = resident("VmRSS")
-    run = step(of, form)
+    run = step(settings, form)
     for _ in range(repeats):
         run()
     most = max(resident("VmHWM"), before)  # Linux updates both late, so that the peak can lag behind
@@ -154,12 +154,12 @@ def resident(field: str) -> float:
     return next(int(line.split()[1]) for line in lines if line.startswith(field)) / 1024
 
 
-def step(of: Settings, form: str) -> Step:
+def step(settings: Settings, form: str) -> Step:
     """Forward, backward and Adam on one batch."""
     torch.manual_seed(0)
-    x = torch.randn(of.batch, of.features, device=of.device)
+    x = torch.randn(settings.batch, settings.features, device=settings.device)
     target = (x[:, :1] > 0).float()
-    net = random_trees(of)
+    net = random_trees(settings)
     score: Callable[[Tensor], Tensor] = net if form == "ours" else Direct(net)
     optimizer = torch.optim.Adam([one for one in net.parameters() if one.requires_grad], lr=1e-4, fused=True)
 
@@ -191,20 +191,20 @@ class Direct:
         return torch.baddbmm(value.sum(dim=1, keepdim=True), leaf, value).sum(dim=0) + net.base
 
 
-def matmul(of: Settings) -> Step:
+def matmul(settings: Settings) -> Step:
     """The matrix products of a step, none of them twice."""
-    kind: dict[str, Any] = {"device": of.device}
-    depth = LEVELS.index(of.level)
-    at_once = max(1, min(of.trees, PRODUCT_UNITS // of.leaves))
-    nodes = of.leaves - 1
-    z = torch.randn(of.batch, of.features, **kind)
-    weight = torch.randn(of.features, at_once * nodes, **kind)
-    node = torch.randn(at_once, of.batch, nodes, **kind)
-    path = torch.randn(at_once, nodes, of.leaves, **kind)
+    kind: dict[str, Any] = {"device": settings.device}
+    depth = LEVELS.index(settings.level)
+    at_once = max(1, min(settings.trees, PRODUCT_UNITS // settings.leaves))
+    nodes = settings.leaves - 1
+    z = torch.randn(settings.batch, settings.features, **kind)
+    weight = torch.randn(settings.features, at_once * nodes, **kind)
+    node = torch.randn(at_once, settings.batch, nodes, **kind)
+    path = torch.randn(at_once, nodes, settings.leaves, **kind)
     first, leaf = z @ weight, node @ path
 
     def run() -> None:
-        left = of.trees
+        left = settings.trees
         while left > 0:
             now = min(at_once, left)
             left -= now
@@ -220,30 +220,31 @@ def matmul(of: Settings) -> Step:
     return run
 
 
-def random_trees(of: Settings) -> SoftTrees:
+def random_trees(settings: Settings) -> SoftTrees:
     """Trees that split a random leaf until there are enough, at random thresholds."""
-    nodes = of.leaves - 1
+    nodes = settings.leaves - 1
     random = torch.Generator().manual_seed(0)
-    path = torch.zeros(of.trees, nodes, of.leaves)
+    path = torch.zeros(settings.trees, nodes, settings.leaves)
     for tree in path:
         for node in range(nodes):
             leaf = int(torch.randint(node + 1, (), generator=random))
             tree[:, node + 1] = tree[:, leaf]
             tree[node, leaf], tree[node, node + 1] = -1.0, 1.0
-    feature = torch.randint(of.features, (of.trees, nodes), generator=random)
-    dense = of.level in LEVELS[3:]
-    weight = nn.functional.one_hot(feature, of.features).float().transpose(1, 2) if dense else torch.zeros(0)
+    feature = torch.randint(settings.features, (settings.trees, nodes), generator=random)
+    dense = settings.level in LEVELS[3:]
+    weight = nn.functional.one_hot(feature, settings.features).float().transpose(1, 2) if dense else torch.zeros(0)
     return SoftTrees(
-        center=torch.zeros(of.features), scale=torch.ones(of.features),
-        bound=torch.tensor([-1e6, 1e6]).unsqueeze(1).repeat(1, of.features), feature=feature,
-        threshold=torch.randn(of.trees, nodes, generator=random), slope=torch.full((of.trees, nodes), 5.0),
-        missing=torch.zeros(of.trees, nodes, dtype=torch.int8), direction=torch.ones(of.trees, nodes),
+        center=torch.zeros(settings.features), scale=torch.ones(settings.features),
+        bound=torch.tensor([-1e6, 1e6]).unsqueeze(1).repeat(1, settings.features), feature=feature,
+        threshold=torch.randn(settings.trees, nodes, generator=random), slope=torch.full((settings.trees, nodes), 5.0),
+        missing=torch.zeros(settings.trees, nodes, dtype=torch.int8), direction=torch.ones(settings.trees, nodes),
         node_weight=weight.contiguous(), path=path, path_bias=1 - path.abs().sum(dim=1),
-        leaf_slope=torch.full((of.trees, of.leaves), 3.0), node_mask=torch.ones(of.trees, nodes),
-        leaf_mask=torch.ones(of.trees, of.leaves), category_node=torch.zeros(0, dtype=torch.int64),
-        category_table=torch.zeros(0, 2), leaf_value=torch.randn(of.trees, of.leaves, generator=random) / 10,
-        base=torch.zeros(1), output=torch.zeros(of.trees, dtype=torch.int64), level=of.level, dropout=of.dropout,
-    ).to(of.device)  # fmt: skip
+        leaf_slope=torch.full((settings.trees, settings.leaves), 3.0), node_mask=torch.ones(settings.trees, nodes),
+        leaf_mask=torch.ones(settings.trees, settings.leaves), category_node=torch.zeros(0, dtype=torch.int64),
+        category_table=torch.zeros(0, 2), base=torch.zeros(1), level=settings.level, dropout=settings.dropout,
+        leaf_value=torch.randn(settings.trees, settings.leaves, generator=random) / 10,
+        output=torch.zeros(settings.trees, dtype=torch.int64),
+    ).to(settings.device)  # fmt: skip
 
 
 if __name__ == "__main__":
