@@ -22,7 +22,7 @@ from windtunnel.api.translate import translate
 from windtunnel.api.translation import Translation
 from windtunnel.compiler.scripted import script
 from windtunnel.errors import BadInput, UnsupportedEstimator
-from windtunnel.objectives.losses import pick
+from windtunnel.objectives.losses import loss_for
 from windtunnel.pipeline.expressions import steps_of
 from windtunnel.pipeline.graph import build_graph
 from windtunnel.program.head import METHODS
@@ -272,7 +272,7 @@ def _check_gradient(net: Translation, X: Any, y: Any) -> None:
         value = scores[finite].sum()
     else:
         rows = finite.all(dim=1)
-        value = pick(None, net.head)(scores[rows], net.head.encode_target(np.asarray(y))[rows], None)
+        value = loss_for(None, net.head)(scores[rows], net.head.encode_target(np.asarray(y))[rows], None)
     torch.autograd.backward(value)
     for name, parameter in trainable.items():
         assert parameter.grad is not None, f"no gradient reaches the parameter {name}."

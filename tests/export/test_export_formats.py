@@ -58,7 +58,7 @@ from windtunnel.modules.linear.residual_model import ResidualModel
 from windtunnel.modules.trees.hard import TreeWalk
 from windtunnel.trainers.residual.init_scores import ResidualInputs
 from windtunnel.trainers.residual.installation import install_residual
-from windtunnel.trainers.residual.training import FittedResidual
+from windtunnel.trainers.residual.residual_stages import InstallableResidual
 
 SPREAD = [
     "imputer of texts, one-hot",
@@ -176,7 +176,7 @@ def with_residual_model(generator: torch.Generator) -> windtunnel.Translation:
         for parameter in residual.parameters():
             parameter.copy_(torch.randn(parameter.shape, generator=generator))
     inputs = ResidualInputs([*range(len(net.encoder.numbers))], [*range(len(net.encoder.categories))])
-    install_residual(net, FittedResidual(residual, inputs))
+    install_residual(net, InstallableResidual(residual, inputs))
     return net
 
 

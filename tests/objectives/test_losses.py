@@ -10,7 +10,7 @@ from sklearn.linear_model import _sgd_fast
 from torch.nn import functional
 
 from windtunnel.errors import BadInput, InvalidOption
-from windtunnel.objectives.losses import LOSSES, pick
+from windtunnel.objectives.losses import LOSSES, loss_for
 from windtunnel.program.head import Head
 
 ROWS = 40
@@ -193,27 +193,27 @@ VALUE = Head("regression", "exp", "poisson")
 )
 def test_a_loss_that_does_not_fit(name: str, head: Head, message: str) -> None:
     with pytest.raises(InvalidOption, match=message):
-        pick(name, head)
+        loss_for(name, head)
 
 
 def test_softmax_needs_a_score_per_class() -> None:
     with pytest.raises(InvalidOption, match="give loss='logistic'"):
-        pick("softmax", BINARY)(_scores(1), torch.zeros(ROWS, dtype=torch.int64), None)
+        loss_for("softmax", BINARY)(_scores(1), torch.zeros(ROWS, dtype=torch.int64), None)
 
 
 def test_options_apply_to_the_loss_of_the_source_only() -> None:
     scores, target = _scores(1), torch.zeros(ROWS, dtype=torch.int64)
-    assert pick(None, BINARY)(scores, target, None) == LOSSES["logistic"](scores, target, None, scale=2.0)
-    assert pick("hinge", BINARY)(scores, target, None) == LOSSES["hinge"](scores, target, None)
+    assert loss_for(None, BINARY)(scores, target, None) == LOSSES["logistic"](scores, target, None, scale=2.0)
+    assert loss_for("hinge", BINARY)(scores, target, None) == LOSSES["hinge"](scores, target, None)
 
 
 def test_a_custom_loss_returns_one_value() -> None:
     scores = _scores(1)
-    assert pick(lambda s, y, w: s.sum(), BINARY)(scores, scores, None) == scores.sum()
+    assert loss_for(lambda s, y, w: s.sum(), BINARY)(scores, scores, None) == scores.sum()
     with pytest.raises(BadInput, match=r"the loss returned a tensor of shape \(40, 1\)"):
-        pick(lambda s, y, w: s, BINARY)(scores, scores, None)
+        loss_for(lambda s, y, w: s, BINARY)(scores, scores, None)
     with pytest.raises(BadInput, match="the loss returned 0.5"):
-        pick(lambda s, y, w: 0.5, BINARY)(scores, scores, None)  # type: ignore[arg-type, return-value]
+        loss_for(lambda s, y, w: 0.5, BINARY)(scores, scores, None)  # type: ignore[arg-type, return-value]
 
 
 @pytest.mark.parametrize(
@@ -226,4 +226,4 @@ def test_a_custom_loss_returns_one_value() -> None:
 )
 def test_a_custom_loss_of_other_arguments_is_rejected(loss: Any, takes: str) -> None:
     with pytest.raises(InvalidOption, match=rf"takes {takes}, and is called as loss\(scores, target, weight\)"):
-        pick(loss, BINARY)
+        loss_for(loss, BINARY)

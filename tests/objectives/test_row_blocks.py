@@ -12,7 +12,7 @@ from torch.nn.functional import softplus
 
 import windtunnel
 from windtunnel.errors import BadInput
-from windtunnel.objectives.losses import pick
+from windtunnel.objectives.losses import loss_for
 from windtunnel.objectives.row_blocks import ROWS, average_over_blocks
 from windtunnel.program.head import Head
 from windtunnel.trainers.recipe import LARGEST_BATCH
@@ -38,7 +38,7 @@ def pairwise(scores: Any, target: Any, weight: Any) -> Any:
 def test_means_over_rows_do_not_change(weighted: bool) -> None:
     scores, target, weight = drawn(3 * ROWS + 7)
     given = weight if weighted else None
-    own, named = average_over_blocks(pick(lambda *rows: pick(None, HEAD)(*rows), HEAD)), pick(None, HEAD)
+    own, named = average_over_blocks(loss_for(lambda *rows: loss_for(None, HEAD)(*rows), HEAD)), loss_for(None, HEAD)
     gradients = [torch.autograd.grad(loss(scores, target, given), scores)[0] for loss in (own, named)]
     torch.testing.assert_close(*gradients)
     assert average_over_blocks(named) is named
@@ -48,10 +48,10 @@ def test_blocks_without_pairs_are_left_out() -> None:
     scores, target, _ = drawn(4 * ROWS)
     target = torch.zeros_like(target)
     target[5] = 1
-    value = average_over_blocks(pick(pairwise, HEAD))(scores, target, None)
+    value = average_over_blocks(loss_for(pairwise, HEAD))(scores, target, None)
     (gradient,) = torch.autograd.grad(value, scores)
     assert value.isfinite() and gradient.isfinite().all() and gradient[5] != 0
-    assert average_over_blocks(pick(pairwise, HEAD))(scores, torch.zeros_like(target), None).isnan()
+    assert average_over_blocks(loss_for(pairwise, HEAD))(scores, torch.zeros_like(target), None).isnan()
 
 
 def test_a_residual_model_computes_it_in_blocks() -> None:

@@ -30,7 +30,7 @@ from xgboost import XGBRegressor
 import windtunnel
 from windtunnel.api.crossfit import _losses, _scores
 from windtunnel.errors import BadInput, InvalidOption
-from windtunnel.objectives.losses import pick
+from windtunnel.objectives.losses import loss_for
 from windtunnel.trainers.recipe import Recipe
 
 DRAW = np.random.default_rng(0)
@@ -44,7 +44,7 @@ QUANTILE = {"n_estimators": 8, "objective": "quantile", "alpha": 0.8, "verbosity
 def own_loss(fitted: Any, y: np.ndarray, asked: str | None = None) -> float:
     """The loss of what a source gives, as fine-tuning computes it."""
     net = windtunnel.compile(fitted)
-    return float(pick(asked, net.head)(net.scores(net.encode(X)), net.head.encode_target(y), None))
+    return float(loss_for(asked, net.head)(net.scores(net.encode(X)), net.head.encode_target(y), None))
 
 
 def pinball(y: np.ndarray, outputs: np.ndarray, alpha: float = 0.8) -> float:

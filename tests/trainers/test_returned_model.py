@@ -21,9 +21,9 @@ import windtunnel
 from windtunnel.errors import BadFile, BadInput, InvalidOption
 from windtunnel.modules.trees.hard import HardTrees
 from windtunnel.modules.trees.soft.trees import SoftTrees
-from windtunnel.trainers.residual import training_run
-from windtunnel.trainers.residual.cross_fitting import CrossFitting
+from windtunnel.trainers.residual import residual_training
 from windtunnel.trainers.residual.significance import SignificanceTest
+from windtunnel.trainers.residual.validation_halves import ValidationHalves
 
 INSIGNIFICANT = SignificanceTest(0.0, 1.0, rows=500, significant=False, reason="no gain")
 
@@ -55,9 +55,9 @@ def test_a_fit_that_fails_leaves_the_translation_as_it_was(options: dict[str, An
 
 def test_columns_that_are_not_significant_are_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        training_run,
-        "_crossfitted_scores",
-        lambda setup, *_: (torch.zeros_like(setup.cross_fitting.interaction_scores), None),
+        residual_training,
+        "_other_half_scores",
+        lambda setup, *_: (torch.zeros_like(setup.validation_halves.interaction_scores), None),
     )
     train, valid = parts(rows()[1] > 0)
     options = {"epochs": 2, "batch_size": 256, "progress": False}
@@ -174,7 +174,7 @@ def test_the_history_has_the_metric_of_the_result_which_is_no_worse(kind: str) -
 
 
 def test_without_a_significant_residual_model_the_exact_trees_are_installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(CrossFitting, "compare", lambda *_: INSIGNIFICANT)
+    monkeypatch.setattr(ValidationHalves, "compare", lambda *_: INSIGNIFICANT)
     train, valid = of_kind("two values", product=True)
     source = XGBRegressor(n_estimators=5, n_jobs=1).fit(*train)  # too few for tree-block weights
     net = windtunnel.translate(source, calibrate=train[0], temperature=1.0).soften()

@@ -25,7 +25,7 @@ from windtunnel.estimators.cross_fitted import CrossFittedClassifier, CrossFitte
 from windtunnel.modules.base import Module
 from windtunnel.modules.ensembles.log_pool import LogPool
 from windtunnel.modules.outputs.inverse_links import UNLINKED, unlinked
-from windtunnel.objectives.losses import LOSSES, RAW_SCORE_LOSSES, Loss, pick
+from windtunnel.objectives.losses import LOSSES, RAW_SCORE_LOSSES, Loss, loss_for
 from windtunnel.program.head import Head
 from windtunnel.trainers.data.loader import loader
 from windtunnel.trainers.recipe import Recipe
@@ -227,14 +227,14 @@ def _comparable_loss(
         return net.head.linked(scores)
 
     if (ours.loss, ours.link) == (theirs.loss, theirs.link):
-        return pick(recipe.loss, theirs), lambda net, scores: scores
+        return loss_for(recipe.loss, theirs), lambda net, scores: scores
     if ours.task != "regression":
         return LOSSES["probabilities"], linked
     if theirs.link == "identity" or theirs.loss not in RAW_SCORE_LOSSES:
-        return pick(recipe.loss, replace(theirs, link="identity")), linked
+        return loss_for(recipe.loss, replace(theirs, link="identity")), linked
     if theirs.link == "exp":
         tiny = torch.finfo(torch.float32).tiny
-        return pick(recipe.loss, theirs), lambda net, scores: linked(net, scores).clamp_min(tiny).log()
+        return loss_for(recipe.loss, theirs), lambda net, scores: linked(net, scores).clamp_min(tiny).log()
     return LOSSES["squared"], linked
 
 

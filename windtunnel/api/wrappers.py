@@ -45,7 +45,7 @@ from windtunnel.estimators.fitting import (
 from windtunnel.estimators.takes_sequence import takes_sequence
 from windtunnel.explain.explanation import Explanation
 from windtunnel.program.translate_options import MAX_CALIBRATION_ROWS
-from windtunnel.trainers.data.hold_out import hold_out_mask, is_enough
+from windtunnel.trainers.data.hold_out import can_hold_out, hold_out_mask
 from windtunnel.trainers.recipe import Recipe, reject_unknown
 
 RECIPE = "recipe__"
@@ -198,7 +198,7 @@ class _WindTunnel(BaseEstimator):
             target = torch.zeros(len(y))  # one stratum
         weights = None if weight is None else torch.from_numpy(weight)
         held_out = hold_out_mask(target, weights, recipe.validation_fraction, recipe.seed)
-        if not is_enough(held_out, target, weights):
+        if not can_hold_out(held_out, target, weights):
             return None
         return np.flatnonzero(~held_out), np.flatnonzero(held_out)
 

@@ -18,7 +18,7 @@ from windtunnel.errors import BadInput, InvalidOption, UnfaithfulOption
 from windtunnel.modules.base import Module
 from windtunnel.modules.trees import HardTrees, LeafOneHot, SoftLeaves, SoftSplits, SoftTrees
 from windtunnel.modules.trees.soft.harden import harden as hard_ensemble, harden_splits
-from windtunnel.objectives.losses import pick
+from windtunnel.objectives.losses import loss_for
 from windtunnel.objectives.metrics import Metric, extra_methods
 from windtunnel.program.records.hardening_result import HardeningResult
 from windtunnel.program.translated import TranslatedPipeline
@@ -86,7 +86,7 @@ def measure_change(
     result = HardeningResult(len(first), moved / deviation if deviation > 0 else moved, metric.name, nan, nan, nan, nan)
     if target is None or before.head.loss == "unknown":
         return result
-    loss = pick(None, before.head)
+    loss = loss_for(None, before.head)
     losses = [float(loss(values, target, weight)) for values in scores]
     metrics = []
     for net, values, loss_value in zip((before, after), scores, losses, strict=True):

@@ -5,9 +5,9 @@ Each takes ``scores [B, K]`` (float), ``target`` (int64 ``[B]`` class indices fo
 the formula below. s is a raw score, y a target, r = s - y. Classification losses over K > 1 columns of a
 one-vs-rest model sum over the columns; regression losses over K > 1 outputs average over them.
 
-``pick`` applies regression losses to the output of ``predict`` in the place of s, whatever the link: the signed square
-of the score for LightGBM's reg_sqrt, the exponential for squared errors of a Poisson model. Only logistic, poisson,
-gamma and tweedie take the raw score, which is the log-odds or the logarithm of the mean.
+``loss_for`` applies regression losses to the output of ``predict`` in the place of s, whatever the link: the signed
+square of the score for LightGBM's reg_sqrt, the exponential for squared errors of a Poisson model. Only logistic,
+poisson, gamma and tweedie take the raw score, which is the log-odds or the logarithm of the mean.
 
 These and squared_log have a minimum for some targets alone, and raise ``BadInput`` for others, as the sources do.
 """
@@ -206,7 +206,7 @@ NO_LOSS = (
 )
 
 
-def pick(loss: str | Loss | None, head: Head) -> Loss:
+def loss_for(loss: str | Loss | None, head: Head) -> Loss:
     """Return a loss by name, a custom loss, or for None the translation's own, as ``loss(scores, target, weight)``.
 
     Regression losses are of the output of ``predict``, except ``RAW_SCORE_LOSSES``. A custom loss gets raw scores.

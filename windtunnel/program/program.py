@@ -171,7 +171,7 @@ class Program(nn.Module):
 
     @torch.jit.unused
     def output(self, method: str, numbers: Tensor, ids: Tensor) -> Tensor:
-        """The output of a method of the source; ``"scores"`` is ``forward``."""
+        """The output of a method of the source that has its own step; for other methods the scores, as ``forward``."""
         if method not in self.method_steps:
             return self(numbers, ids)  # type: ignore[no-any-return]
         needed, values = self.upstream(self.method_steps[method]), [numbers, ids]

@@ -36,7 +36,7 @@ class ProgramFacts:
         others = [position for position in range(width) if position not in finite]
         # The positions of the other numbers, int64; None for all.
         self.maybe_non_finite = torch.tensor(others, dtype=torch.int64) if finite else None
-        # Of the first step that takes columns; their device is that of the program.
+        # The buffers of the first step that takes columns, whose device is that of the program.
         buffers = [take._buffers for step in program.steps for take in step.takes]
         self.buffers: dict[str, Tensor | None] = next(iter(buffers), {})
         # The only step, where scores are sums of all numbers and of nothing else.

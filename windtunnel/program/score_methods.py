@@ -67,7 +67,7 @@ def append(program: Program, step: ProgramStep) -> None:
     program.method_steps.update(_moved(program, following, last_slot(program)))
 
 
-def steps_before(program: Program, position: int) -> Program:
+def program_before(program: Program, position: int) -> Program:
     """The program without the steps from a position on; the output of its last step becomes the raw scores."""
     shorter = Program(list(program.steps)[:position])
     moved = _moved(program, score_methods(program), last_slot(shorter))

@@ -113,7 +113,8 @@ class SummedCounts(NamedTuple):
             for node, part in zip(nodes, sums[host], strict=True):
                 node.inputs = [(NUMBERS, len(numbers) + at) for at in range(part.width)]
                 node.module, node.rejects = Identity(), ()
-                numbers += range(first, first := first + part.width)
+                numbers += range(first, first + part.width)
+                first += part.width
         if not summing:
             return None
         return cls(wiring.program()[0], replace(encoder, numbers=numbers), [summing.get(host, host) for host in hosts])

@@ -21,7 +21,7 @@ from windtunnel.sweeps.settings import Settings
 from windtunnel.sweeps.space import RISKY, TRANSLATE_OPTIONS, default_space
 from windtunnel.trainers.loop.module import FineTuning
 from windtunnel.trainers.recipe import Recipe
-from windtunnel.trainers.residual.setup import residual_base
+from windtunnel.trainers.residual.setup import residual_base_for_loss
 
 CAUTIOUS_TRIALS = 10
 """So many first trials of the default space do not vary start and temperature."""
@@ -65,7 +65,7 @@ class Objective:
             self.calibrate = calibration_rows(settings.train, settings.seed)
         net = settings.translate(settings.pipeline, calibrate=self.calibrate, **settings.translate_options).soften()
         fixed = {} if settings.space is None else settings.space.fixed
-        self.takes_residual = residual_base(net, self._resolve(settings.recipe, fixed)) is not None
+        self.takes_residual = residual_base_for_loss(net, self._resolve(settings.recipe, fixed)) is not None
         residual = self.takes_residual and {**settings.recipe_options, **fixed}.get("residual", True)
         resolve = Recipe.resolve if residual else Recipe.resolve_joint
         self.recipe = resolve(settings.recipe, self._overrides({}))  # the one that ``fit`` trains with

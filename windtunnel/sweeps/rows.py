@@ -18,6 +18,8 @@ from windtunnel.trainers.data.encoded_rows import EncodedRows
 from windtunnel.trainers.data.loader import loader
 from windtunnel.trainers.recipe import Recipe
 
+FINGERPRINTED_ROWS = 10_000
+"""Rows of each part that tell it from others, if rows are encoded when they are read."""
 COSTED_ROWS = 256
 """Validation rows whose scoring is timed, as the cost of inference."""
 
@@ -55,12 +57,17 @@ class SharedRows:
         return rows
 
     def fingerprint(self) -> dict[str, Any]:
-        """Numbers of rows, and hashes of the targets and of the encoded rows and weights, as JSON values."""
+        """Numbers of rows, and hashes of the targets and of the encoded rows and weights, as JSON values.
+
+        Of rows that are encoded when they are read, the first ones count.
+        """
         targets, rows = hashlib.sha256(), hashlib.blake2b(digest_size=32)
         for part in (self.train, self.valid):
             assert part.target is not None
             targets.update(part.target.numpy(force=True).tobytes())
-            for block in (*part.rows, part.weight):
+            # Encoded again if they are encoded when they are read, such as the outputs of host steps.
+            encoded = part.rows if type(part) is EncodedRows else part.collect(FINGERPRINTED_ROWS)[0]
+            for block in (*encoded, part.weight):
                 rows.update(b"" if block is None else block.contiguous().numpy(force=True).tobytes())
         sizes = {"train_rows": self.train.size, "valid_rows": self.valid.size}
         return {**sizes, "targets": targets.hexdigest(), "rows": rows.hexdigest()}

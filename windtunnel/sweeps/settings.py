@@ -47,7 +47,7 @@ class Settings(SweepOptions):
     calibrate: Any
     space: Any
     recipe: Any
-    recipe_options: dict[str, Any]  # the metric, if it is not the recipe's
+    recipe_options: dict[str, Any]  # ``joint=False``, and the metric if it is not the recipe's
     translate_options: dict[str, Any]  # level, start, temperature and untranslated, where the space does not name them
     folder: str | Path | None
     pruner: Any

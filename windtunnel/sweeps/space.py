@@ -12,7 +12,7 @@ from windtunnel.program.translate_options import check_options
 from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.trainers.loop.dropout import dropped_modules, has_dropout
 from windtunnel.trainers.recipe import Recipe
-from windtunnel.trainers.residual.setup import residual_base
+from windtunnel.trainers.residual.setup import residual_base_for_loss
 
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
@@ -43,9 +43,9 @@ DEFAULT: dict[str, Any] = {
     "ema": [0.9, 0.99],
 }
 """The default space; ``default_space`` adds the batch size, from a quarter to four times the recipe's."""
-WITHOUT_RESIDUAL = (*TRANSLATE_OPTIONS, "table_rate", "tree_rate", "leaf_rate", "dropout")
+ONLY_WITHOUT_RESIDUAL = (*TRANSLATE_OPTIONS, "table_rate", "tree_rate", "leaf_rate", "dropout")
 """Options that have an effect only without a residual model."""
-WITH_RESIDUAL = ("residual_rank",)
+ONLY_WITH_RESIDUAL = ("residual_rank",)
 """Options that have an effect only with a residual model."""
 RISKY = ("temperature", "start")
 """Most values of these options lose accuracy, so the first trials of the default space do not vary them."""
@@ -64,8 +64,8 @@ class Space:
 
     def active(self, residual: bool) -> list[str]:
         """Names of the swept options that have an effect with or without a residual model."""
-        idle = WITHOUT_RESIDUAL if residual else WITH_RESIDUAL
-        return [name for name in self.swept if name not in idle]
+        without_effect = ONLY_WITHOUT_RESIDUAL if residual else ONLY_WITH_RESIDUAL
+        return [name for name in self.swept if name not in without_effect]
 
     def check_effect(self, residual: bool) -> None:
         """Raise ``BadInput`` for swept options without effect, if ``residual`` holds for all trials."""
@@ -89,7 +89,7 @@ class Space:
 
 
 def given_space(space: Mapping[str, Any]) -> Space:
-    """``parse_space``, of which trials have something to try.
+    """Parse a space, and reject one in which every option is fixed.
 
     Raises
     ------
@@ -187,7 +187,7 @@ def default_space(net: TranslatedPipeline, recipe: Recipe, rows: int) -> Space:
     Without trees there is no level, temperature, tree or leaf rate, without category tables no table rate. ``residual``
     is swept where the recipe trains a residual model.
     """
-    residual = recipe.residual and residual_base(net, recipe) is not None
+    residual = recipe.residual and residual_base_for_loss(net, recipe) is not None
     modules = [module for module in net.modules() if isinstance(module, Module)]
     kinds = {
         module.KINDS.get(name, "")

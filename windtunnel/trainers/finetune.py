@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from windtunnel.errors import BadInput
-from windtunnel.objectives.losses import pick
+from windtunnel.objectives.losses import loss_for
 from windtunnel.objectives.row_blocks import average_over_blocks, explain_failures
 from windtunnel.program.records.fit_details import TermSummary
 from windtunnel.program.records.history import History
@@ -112,15 +112,17 @@ def _install(net: TranslatedPipeline, best: Candidate) -> None:
     if best.pipeline is not None:
         install_pipeline(net, best.pipeline)
     if best.boosted is not None:
-        install_boosted(net, best.boosted.shrunken(best.shrinkage))
+        install_boosted(net, best.boosted.shrunken(best.installed_part))
     if best.residual is not None:
-        weight = 1.0 if best.boosted is None else best.boosted.weight  # that of the scores which it extends
-        install_residual(net, best.residual.shrunken(best.shrinkage * weight))
+        # What is installed is pipeline + installed_part (f - pipeline). With a boosted residual,
+        # f = weight (pipeline + residual) + ...
+        weight = 1.0 if best.boosted is None else best.boosted.weight
+        install_residual(net, best.residual.shrunken(best.installed_part * weight))
 
 
 def _evaluated(net: TranslatedPipeline, best: Candidate, recipe: Recipe, data: DataModule) -> Candidate:
     """The selected candidate, with the metric and the loss of what was installed of it."""
-    if best.shrinkage == 1:
+    if best.installed_part == 1:
         return best
     loss, value = evaluate_program(net, net.program, recipe, data.valid)
     return replace(best, metric=value, loss=loss)
@@ -130,7 +132,7 @@ def _terms(net: TranslatedPipeline, data: DataModule, validation: Any, recipe: R
     """The strongest terms of the residual models, where training and validation rows are in memory."""
     if validation is None or data.train.rows is None:
         return []
-    loss = average_over_blocks(explain_failures(pick(recipe.loss, net.head)))
+    loss = average_over_blocks(explain_failures(loss_for(recipe.loss, net.head)))
     return summarise_terms(net, data.train.collect(MAX_ROWS), validation, loss)
 
 

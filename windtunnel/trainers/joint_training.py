@@ -6,7 +6,7 @@ from copy import deepcopy
 from dataclasses import replace
 
 from windtunnel.errors import BadInput
-from windtunnel.objectives.losses import pick
+from windtunnel.objectives.losses import loss_for
 from windtunnel.objectives.metrics import Metric, extra_methods
 from windtunnel.objectives.row_blocks import explain_failures
 from windtunnel.program.records.fidelity import CalibrationRows
@@ -18,7 +18,7 @@ from windtunnel.trainers.loop.module import DataModule
 from windtunnel.trainers.loop.training import TrainingResult
 from windtunnel.trainers.recipe import Recipe
 from windtunnel.trainers.residual.candidates import Candidate
-from windtunnel.trainers.residual.installation import FrozenPipeline
+from windtunnel.trainers.residual.installation import PipelineState
 from windtunnel.trainers.residual.significance import SignificanceTest, compare_losses, compare_scores
 from windtunnel.trainers.residual.validation_rows import MAX_ROWS, Items, most_rows, split_rows
 
@@ -70,19 +70,19 @@ def source_candidate(net: TranslatedPipeline, data: DataModule, recipe: Recipe) 
         return None
     program = deepcopy(net.program.with_modules(net.exact_modules)).eval()
     loss, value = evaluate_program(net, program, recipe, data.valid)
-    pipeline = FrozenPipeline(program, net.exact_modules, net.head, net.softening, net.calibration)
+    pipeline = PipelineState(program, net.exact_modules, net.head, net.softening, net.calibration)
     return Candidate("source pipeline", value, loss, pipeline=pipeline)
 
 
-def test_joint_training(
-    net: TranslatedPipeline, source: FrozenPipeline, data: DataModule, recipe: Recipe
+def compare_with_source(
+    net: TranslatedPipeline, source: PipelineState, data: DataModule, recipe: Recipe
 ) -> SignificanceTest:
     """Test whether the trained translation is better than the source pipeline on the validation rows.
 
     The metric is compared only where it follows from raw scores.
     """
     validation: Items = data.valid.collect(min(MAX_ROWS, most_rows(net)))
-    loss = explain_failures(pick(recipe.loss, net.head))
+    loss = explain_failures(loss_for(recipe.loss, net.head))
     programs = source.program.with_modules(source.modules).eval(), net.program
     before, after = (net.run_in_slices(program, validation[0]) for program in programs)
     split = split_rows(validation, recipe.seed)

@@ -96,23 +96,24 @@ class Recipe:
         Interactions must be significant on the training rows and on the validation rows; further columns need mean
         residuals that correlate with the residuals of the validation rows.
 
-        The residual model is kept only if it improves the metric on all validation rows, lowers the loss, and does not
-        worsen the metric by more than one standard error; its interactions only if they lower the loss by more than one
-        standard error. In this test each half of the rows has a model that was selected on the other half. At least
-        half of the change of the scores is installed; more of it if the gain is many times its standard error.
+        The residual model must improve the metric on all validation rows. In its test, each half of these rows has a
+        model that was selected on the other half: these models must lower the loss, and may worsen the metric by at
+        most one standard error. Interactions must lower the loss by more than one standard error. At least half of the
+        change of the scores is installed; more of it if the gain is many times its standard error.
     joint : bool
         With ``residual=True``, whether to train the translation itself too: fit tries a residual model on top of the
         source pipeline, then joint training, then a residual model on top of the result, and keeps what is best. The
         other options are then those of joint training (if ``recipe`` is the default, those of the recipe "joint"); the
         residual models take the default ones, with residual_rank, seed, loss, metric, select, validation_fraction and
-        loader_memory of this recipe. With ``residual=False`` fit trains the translation anyway.
+        loader_memory of this recipe. With ``residual=False`` fit trains the translation anyway. Wherever the options
+        of "joint" take the place of the default ones, an option of a ``Recipe`` that equals its default counts as not
+        set; an argument of ``fit`` always counts.
     epochs : int or None
         Largest number of passes over the training rows; None for no limit but ``max_steps``. An override of ``epochs``
         drops the recipe's ``max_steps`` and ``val_check_interval``, one of ``max_steps`` its ``epochs``.
     max_steps : int or None
-        Largest number of optimizer steps, if it is above ``val_check_interval`` rounded up to a multiple of that; None
-        for no limit but ``epochs``. The
-        recipes "joint" and "paper" plan steps: a pass over few rows has few of them.
+        Largest number of optimizer steps; if larger than ``val_check_interval``, it is rounded up to a multiple of
+        that. None for no limit but ``epochs``. The recipes "joint" and "paper" plan steps: a pass over few rows has few.
     val_check_interval : int or None
         Steps between two validations, over as many passes as they need; ``history.epochs`` then has a row per
         validation, and ``patience`` counts validations. None validates after each pass, or after ``max_steps`` if a
@@ -127,7 +128,8 @@ class Recipe:
         Width of the factors of the residual model; 0 for none.
     batch_size : int or None
         Rows per step, where fit makes the batches. None takes 1024 for a residual model, or so few that a pass has 20
-        steps. For joint training it takes a 256th of the rows, from 64 to the paper's 4096.
+        steps. For joint training it takes a 256th of the rows, from 64 to the paper's 4096, or so few that a pass has
+        20 steps.
     weight_decay : float
         Factor of the squared weights in the objective (decoupled with "adamw"). For a residual model it is relative to
         the root mean square of the loss's initial gradients (0.4 for two classes).

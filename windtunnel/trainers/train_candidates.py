@@ -18,11 +18,11 @@ from windtunnel.trainers.float32_sums import float32_sums
 from windtunnel.trainers.joint_training import (
     JOINT,
     check_trainable,
+    compare_with_source,
     is_trainable,
     joint_candidates,
     prepare_joint_training,
     source_candidate,
-    test_joint_training,
 )
 from windtunnel.trainers.loop.checkpoints import CheckpointOptions
 from windtunnel.trainers.loop.evaluation import check_initial_value, evaluate_program
@@ -32,9 +32,9 @@ from windtunnel.trainers.loop.training import TrainingResult, train as train_mod
 from windtunnel.trainers.recipe import Recipe
 from windtunnel.trainers.residual.boosted.candidates import add_boosted
 from windtunnel.trainers.residual.candidates import Candidate, residual_candidates
-from windtunnel.trainers.residual.installation import FrozenPipeline, without_residual
-from windtunnel.trainers.residual.setup import prepare_residual, residual_base, why_no_residual
-from windtunnel.trainers.residual.training_run import train_residual
+from windtunnel.trainers.residual.installation import PipelineState, without_residual
+from windtunnel.trainers.residual.residual_training import train_residual
+from windtunnel.trainers.residual.setup import prepare_residual, residual_base_for_loss, why_no_residual
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ def train_candidates(run: FitRun) -> TrainedCandidates:
     if earlier is None:
         return trained
     source, *others = trained.candidates
-    pipeline = source.pipeline or FrozenPipeline(program, {}, net.head)
+    pipeline = source.pipeline or PipelineState(program, {}, net.head)
     source = replace(source, name="source pipeline", pipeline=pipeline)
     return replace(trained, candidates=[earlier, source, *others], as_before=earlier)
 
@@ -107,7 +107,7 @@ def _train(run: FitRun) -> TrainedCandidates:
     trained = _train_residual(run)
     if trained is not None:
         return trained
-    return _without_training(run) if residual_base(net, recipe) is not None else _train_tested_translation(run)
+    return _without_training(run) if residual_base_for_loss(net, recipe) is not None else _train_tested_translation(run)
 
 
 def _without_training(run: FitRun) -> TrainedCandidates:
@@ -165,19 +165,19 @@ def _train_tested_translation(run: FitRun) -> TrainedCandidates:
     return replace(trained, candidates=[untrained, *_tested(run, source, trained)], as_before=untrained)
 
 
-def _source(net: TranslatedPipeline) -> FrozenPipeline:
+def _source(net: TranslatedPipeline) -> PipelineState:
     """The pipeline of a translation, with exact trees."""
-    return FrozenPipeline(net.program, dict(net.exact_modules), net.head, net.softening, net.calibration)
+    return PipelineState(net.program, dict(net.exact_modules), net.head, net.softening, net.calibration)
 
 
-def _tested(run: FitRun, source: FrozenPipeline, trained: TrainedCandidates) -> list[Candidate]:
+def _tested(run: FitRun, source: PipelineState, trained: TrainedCandidates) -> list[Candidate]:
     """The candidate of joint training, where it was trained: rejected if it is not significantly better."""
     tuned = trained.candidates[-1]
     if tuned.name != JOINT:
         return []
     if tuned.rejected:
         return [tuned]
-    test = test_joint_training(run.net, source, run.data, run.recipe)
+    test = compare_with_source(run.net, source, run.data, run.recipe)
     return [replace(tuned, test=test, rejected="" if run.recipe.select == "best_epoch" else test.reason)]
 
 
@@ -193,7 +193,7 @@ def _train_both(run: FitRun) -> TrainedCandidates:
         run,
         data=run.data.batched(residual_recipe) if run.recipe.batch_size is None else run.data,
         recipe=residual_recipe,
-        lightning=run.lightning.without_callbacks(),
+        lightning=run.lightning.hardware_only(),
         checkpoints=CheckpointOptions(),
     )
     on_source = _train_residual(residual_run)

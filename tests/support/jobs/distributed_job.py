@@ -17,7 +17,7 @@ from windtunnel.errors import BadInput
 from windtunnel.objectives.metrics import Metric
 from windtunnel.trainers.data.loader import loader
 from windtunnel.trainers.data.parquet_stream import stream
-from windtunnel.trainers.loop.processes import rank, world
+from windtunnel.trainers.processes import rank, world
 
 OPTIONS: dict[str, Any] = {
     "schedule": "constant",

@@ -21,7 +21,7 @@ from stream_rows import NUMBERS, PATTERN, ROWS, TEXTS, click_net, numbers_of, pi
 from torch.utils.data import DataLoader
 
 import windtunnel
-from windtunnel.errors import BadFile, BadInput
+from windtunnel.errors import BadFile, BadInput, InvalidOption
 from windtunnel.trainers.data import parquet_stream
 from windtunnel.trainers.data.loader_adapter import LoaderAdapter
 from windtunnel.trainers.data.row_groups import RowGroups
@@ -479,5 +479,5 @@ def test_checkpoints_within_an_epoch_that_cannot_be(net: Any, folder: Path, tmp_
             net.fit(train, valid_rows(), **options, **QUICK)
     options = {"logger": False, "enable_checkpointing": False, "enable_progress_bar": False, "accelerator": "cpu"}
     trainer = pl.Trainer(accumulate_grad_batches=2, **options)
-    with pytest.raises(BadInput, match="checkpoint_every=5 would lose gradients .* over 2 batches"):
+    with pytest.raises(InvalidOption, match="checkpoint_every=5 would lose gradients .* over 2 batches"):
         net.fit(rows, valid_rows(), trainer=trainer, checkpoint_every=5, checkpoint_dir=tmp_path)

@@ -20,7 +20,7 @@ import windtunnel
 from windtunnel.encode import Batch
 from windtunnel.errors import BadInput
 from windtunnel.objectives.metrics import Metric
-from windtunnel.trainers.loop.processes import check_same, sum_processes
+from windtunnel.trainers.processes import check_equal_weights, sum_processes
 
 Done = tuple[Path, list[dict[str, Any]]]
 
@@ -158,7 +158,7 @@ def test_buffers_that_are_empty_are_compared_too(monkeypatch: pytest.MonkeyPatch
 
         monkeypatch.setattr(torch.distributed, "all_gather_object", gather)
         with pytest.raises(BadInput, match="processes 1 differ") if other else nullcontext():
-            check_same(net)
+            check_equal_weights(net)
 
 
 def test_one_process_has_nothing_to_agree_on() -> None:

@@ -16,7 +16,7 @@ from windtunnel.errors import BadInput, InvalidOption
 from windtunnel.objectives.metrics import Metric
 from windtunnel.trainers.loop.best_checkpoint import BestCheckpoint
 from windtunnel.trainers.loop.module import DataModule, FineTuning
-from windtunnel.trainers.loop.processes import check_devices
+from windtunnel.trainers.processes import check_devices
 from windtunnel.trainers.recipe import Recipe
 
 
@@ -84,7 +84,7 @@ def test_a_trainer_that_does_not_validate_every_epoch(options: dict[str, Any], m
 def test_devices_need_a_script_or_torchrun(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "argv", ["-c"])
     for devices in (2, "2", [0, 1]):
-        with pytest.raises(BadInput, match="torchrun --standalone --nproc-per-node 2 train.py; or give devices=1"):
+        with pytest.raises(InvalidOption, match="torchrun --standalone --nproc-per-node 2 train.py; or give devices=1"):
             finetune(SmallNet(TASKS["binary"]), rows(), devices=devices)
     monkeypatch.setattr(sys, "argv", [__file__])
     check_devices(2)

@@ -55,7 +55,7 @@ def test_the_installed_change_is_a_part_of_the_tested_one(
     source.fit(X[TRAIN], y[TRAIN])
     before = np.asarray(windtunnel.translate(source).scores(X))
     part = fitted(source, X, y)
-    monkeypatch.setattr(SignificanceTest, "shrinkage", 1.0)
+    monkeypatch.setattr(SignificanceTest, "installed_part", 1.0)
     whole = fitted(source, X, y)
     assert part.history is not None and part.history.kept is not None
     test = part.history.kept
@@ -101,4 +101,4 @@ def test_the_best_epoch_is_installed_whole_where_it_overrules_the_test() -> None
     [(2.0, 1.0, True, 0.75), (1.0, 1.0, False, 1.0), (-1.0, 1.0, False, 1.0), (1.0, float("nan"), True, 1.0)],
 )
 def test_the_factor_follows_the_standard_error(gain: float, error: float, significant: bool, factor: float) -> None:
-    assert SignificanceTest(gain, error, 100, significant).shrinkage == factor
+    assert SignificanceTest(gain, error, 100, significant).installed_part == factor

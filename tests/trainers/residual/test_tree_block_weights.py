@@ -11,7 +11,7 @@ from sklearn.ensemble import RandomForestClassifier
 
 import windtunnel
 from windtunnel.modules.trees.hard import HardTrees
-from windtunnel.objectives.losses import pick
+from windtunnel.objectives.losses import loss_for
 from windtunnel.objectives.metrics import Metric
 from windtunnel.program.head import Head
 from windtunnel.trainers.residual import tree_block_weights
@@ -40,7 +40,7 @@ def tree_rows(net: windtunnel.Translation, kind: str) -> tuple[HardTrees, Items,
     X, y = rows(2000, 1, kind)
     trees: Any = net.program.steps[-1].module
     inputs = net.program.inputs_of(len(net.program.steps) - 1, *net.encode(X))
-    return trees, (inputs, net.head.encode_target(y)), pick(None, net.head)
+    return trees, (inputs, net.head.encode_target(y)), loss_for(None, net.head)
 
 
 @pytest.mark.parametrize("kind", ["label", "grade", "value"])
@@ -114,7 +114,7 @@ def test_forests_have_none() -> None:
     head: Head = net.head
     trees: Any = net.program.steps[-1].module
     valid = net.program.inputs_of(len(net.program.steps) - 1, *net.encode(X)), head.encode_target(y)
-    assert fit_block_weights(trees, valid, pick("probabilities", head), DRAWS) is None
+    assert fit_block_weights(trees, valid, loss_for("probabilities", head), DRAWS) is None
 
 
 @pytest.mark.parametrize(("kind", "trees", "rate"), [("label", 60, 0.5), ("label", 10, 0.02), ("value", 60, 0.5)])

@@ -6,7 +6,7 @@ from windtunnel.program.records.fit_record import AT_LIMIT, HARMS_OLD_ROWS, NEED
 from windtunnel.program.records.refresh_details import LARGE, RefreshDetails
 
 UNCHANGED = ("translation", "source pipeline")
-"""Candidates that score rows as the source pipeline does."""
+"""Candidates that score rows as the model before this fit does."""
 DRIFTING = 8
 """Columns that a note on drift names."""
 
@@ -98,4 +98,4 @@ def _advice(record: FitRecord) -> str:
             'Next: give more validation rows, so that smaller gains can be told from chance; select="best_epoch" '
             "overrides the test."
         )
-    return "Next: nothing; on these rows fit found no gain over the pipeline."
+    return "Next: nothing; on these rows fit found no gain over the model before it."

@@ -13,7 +13,7 @@ from torch import Tensor
 from windtunnel.encode import Batch
 from windtunnel.errors import BadInput
 from windtunnel.trainers.data.schema import BatchSchema
-from windtunnel.trainers.loop.processes import world
+from windtunnel.trainers.processes import world
 
 Item = tuple[Batch, Tensor] | tuple[Batch, Tensor, Tensor]
 """Rows, targets, and weights where there are any."""

@@ -16,9 +16,9 @@ from windtunnel.errors import BadInput
 from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.trainers.data.encoded_loader import EncodedLoader, check_whole, share_steps
 from windtunnel.trainers.data.encoding import SeenClasses
-from windtunnel.trainers.data.hold_out import hold_out_mask, is_enough
+from windtunnel.trainers.data.hold_out import can_hold_out, hold_out_mask
 from windtunnel.trainers.data.schema import BatchSchema
-from windtunnel.trainers.loop.processes import rank, world
+from windtunnel.trainers.processes import rank, world
 
 
 @dataclass(eq=False, repr=False)
@@ -31,7 +31,7 @@ class EncodedRows(EncodedLoader):
     N is no multiple of R, up to R - 1 of the first rows are read twice.
     """
 
-    rows: Batch  # ``numbers`` float32 ``[N, n]`` and ``ids`` int64 ``[N, m]``
+    rows: Batch  # ``numbers`` ``[N, n]`` in the type of the encoder, and ``ids`` int64 ``[N, m]``
     target: Tensor | None = None  # encoded targets ``[N]`` or ``[N, K]``; None yields the bare ``Batch``
     weight: Tensor | None = None  # row weights ``[N]``, from 0
     _: KW_ONLY
@@ -160,7 +160,7 @@ class EncodedRows(EncodedLoader):
         chosen = self.held_out
         if chosen is None:
             chosen = hold_out_mask(self.target, self.weight, fraction, seed)
-        if not is_enough(chosen, self.target, self.weight):
+        if not can_hold_out(chosen, self.target, self.weight):
             return None
         whole = replace(self, held_out=None)
         train = whole._with_blocks(lambda block: block[~chosen], drop_last=self.drop_last and self.shuffle)

@@ -23,7 +23,7 @@ def hold_out_mask(target: Tensor, weight: Tensor | None, fraction: float, seed: 
     return chosen
 
 
-def is_enough(chosen: Tensor, target: Tensor, weight: Tensor | None) -> bool:
+def can_hold_out(chosen: Tensor, target: Tensor, weight: Tensor | None) -> bool:
     """Whether rows are left on both sides of a mask, and the chosen ones have two classes if the target has classes."""
     counted = torch.ones_like(chosen) if weight is None else weight.cpu() > 0
     held_out = chosen & counted

@@ -9,7 +9,7 @@ from windtunnel.errors import BadInput
 from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.trainers.data.encoded_loader import EncodedLoader, Item, share_steps
 from windtunnel.trainers.data.encoding import ACCEPTED, SeenClasses, encode_item
-from windtunnel.trainers.loop.processes import in_step, world
+from windtunnel.trainers.processes import require_equal_lengths, world
 
 _EMPTY = f"the loader yielded nothing; {ACCEPTED}: give at least one batch"
 
@@ -91,7 +91,7 @@ class LoaderAdapter(EncodedLoader):
         if length and self.source is not None:
             length -= self.source.skipped
         if self.training and not length and world() > 1:
-            items = in_step(items)
+            items = require_equal_lengths(items)
         for count, item in enumerate(items, start=1):  # noqa: B007  # read after the loop
             encoded = encode_item(self.net, item, training=self.training)
             if len(encoded) != (parts := parts or len(encoded)):

@@ -20,7 +20,7 @@ from windtunnel.trainers.data.encoded_loader import EncodedLoader, check_whole, 
 from windtunnel.trainers.data.encoding import encode_item
 from windtunnel.trainers.data.row_groups import Paths, RowGroups
 from windtunnel.trainers.data.schema import BatchSchema
-from windtunnel.trainers.loop.processes import rank, world
+from windtunnel.trainers.processes import rank, world
 
 BUFFER = 2**18
 ENCODED_ROWS = 2**16

@@ -25,9 +25,9 @@ from windtunnel.program.records.history import Epoch
 from windtunnel.trainers.data.encoded_loader import EncodedLoader
 from windtunnel.trainers.loop.evaluation import check_initial_value
 from windtunnel.trainers.loop.module import FineTuning
-from windtunnel.trainers.loop.processes import check_steps
 from windtunnel.trainers.loop.training_plan import TrainingPlan
 from windtunnel.trainers.optimizers.visited_rows import VisitedRows
+from windtunnel.trainers.processes import check_steps
 
 CHECKPOINT = "last.ckpt"
 

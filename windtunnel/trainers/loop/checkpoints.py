@@ -12,7 +12,7 @@ import pytorch_lightning as pl
 import torch
 from pydantic import BaseModel, Field, ValidationError, model_validator
 
-from windtunnel.errors import BadFile, BadInput, WindTunnelError
+from windtunnel.errors import BadFile, BadInput, InvalidOption, WindTunnelError
 from windtunnel.program.records.history import Epoch
 from windtunnel.trainers.data.encoded_loader import ROW_FACTS, EncodedLoader
 from windtunnel.trainers.loop.best_checkpoint import CHECKPOINT
@@ -64,11 +64,11 @@ class CheckpointOptions:
         if (steps := self.every) is None:
             return
         if isinstance(steps, bool) or not isinstance(steps, int) or steps < 1:
-            raise BadInput(f"checkpoint_every={steps!r} must be a whole number of steps from 1, or None")
+            raise InvalidOption(f"checkpoint_every={steps!r} must be a whole number of steps from 1, or None")
         if self.directory is None:
-            raise BadInput(f"checkpoint_every={steps} needs a checkpoint_dir to write to")
+            raise InvalidOption(f"checkpoint_every={steps} needs a checkpoint_dir to write to")
         if trainer is not None and steps % trainer.accumulate_grad_batches:
-            raise BadInput(
+            raise InvalidOption(
                 f"checkpoint_every={steps} would lose gradients that the Trainer still accumulates, over "
                 f"{trainer.accumulate_grad_batches} batches; give a multiple of that"
             )
@@ -76,7 +76,7 @@ class CheckpointOptions:
     def check_loader(self, loader: EncodedLoader) -> None:
         """Reject checkpoints within an epoch if the loader cannot begin in the middle of one."""
         if self.every is not None and loader.order is None:
-            raise BadInput(
+            raise InvalidOption(
                 f"checkpoint_every={self.every} needs rows that can be read on from the middle of an epoch: give "
                 "(X, y), windtunnel.loader(net, X, y) or windtunnel.stream(net, paths, target=...)"
             )

@@ -12,11 +12,11 @@ from torch import Tensor
 
 from windtunnel.encode import Batch
 from windtunnel.errors import BadInput
-from windtunnel.objectives.losses import Loss, pick
+from windtunnel.objectives.losses import Loss, loss_for
 from windtunnel.objectives.metrics import Metric
 from windtunnel.program.program import Program
 from windtunnel.program.translated import TranslatedPipeline
-from windtunnel.trainers.loop.processes import sum_processes
+from windtunnel.trainers.processes import sum_processes
 from windtunnel.trainers.recipe import Recipe
 
 
@@ -53,6 +53,8 @@ def evaluate_both(
     mean = math.nan
     if with_loss:
         total, count = sum_processes(total, count)
+        if not count:
+            raise BadInput("the weights of the validation rows are all 0; give at least one row a weight above 0")
         mean = float(total / count)
     value = mean if metric.name == "loss" else metric.compute()
     metric.reset()
@@ -67,7 +69,7 @@ def evaluate_program(net: TranslatedPipeline, program: Program, recipe: Recipe, 
         return net.run_in_slices(partial(program.output, method), Batch(numbers, ids))
 
     of_method = None if metric.method is None else partial(output, metric.method)
-    return evaluate_both(metric, pick(recipe.loss, net.head), partial(output, "scores"), loader, of_method)
+    return evaluate_both(metric, loss_for(recipe.loss, net.head), partial(output, "scores"), loader, of_method)
 
 
 def check_initial_value(name: str, value: float) -> None:

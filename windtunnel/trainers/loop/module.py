@@ -19,16 +19,16 @@ from torch.optim.lr_scheduler import LambdaLR
 from windtunnel.encode import Batch
 from windtunnel.errors import BadInput
 from windtunnel.modules.base import Module
-from windtunnel.objectives.losses import pick
+from windtunnel.objectives.losses import loss_for
 from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.progress import announce
 from windtunnel.trainers.data.encoded_loader import EncodedLoader
 from windtunnel.trainers.data.encoded_rows import EncodedRows, LazilyEncodedRows
 from windtunnel.trainers.data.fit_input import FitInput
 from windtunnel.trainers.loop.compiled import check_accumulation, check_tables, compiled, explained
-from windtunnel.trainers.loop.processes import check_same, of_processes, process_weight, rank, sum_processes, world
 from windtunnel.trainers.optimizers.row_adam import RowAdam
 from windtunnel.trainers.optimizers.visited_rows import VisitedRows
+from windtunnel.trainers.processes import check_equal_weights, gather, process_weight, rank, sum_processes, world
 from windtunnel.trainers.recipe import Recipe
 
 
@@ -48,7 +48,7 @@ class FineTuning(pl.LightningModule):
         self.tables = dict(tables or {})
         if recipe.compile is not None:
             check_tables(recipe.compile, self.tables)
-        self.loss = pick(recipe.loss, net.head)
+        self.loss = loss_for(recipe.loss, net.head)
         self.metric = recipe.metric_for(net)
         self.save_hyperparameters(recipe.facts())
         self._sums: dict[str, tuple[Tensor | float, float]] = {}
@@ -56,7 +56,7 @@ class FineTuning(pl.LightningModule):
 
     def setup(self, stage: str) -> None:
         """Check that all processes train the same weights, and compile the training step if ``compile`` is set."""
-        check_same(self.net)
+        check_equal_weights(self.net)
         if self.recipe.compile is not None and stage == "fit":
             self._compiled = compiled(self.net, self.recipe.compile)
 
@@ -106,7 +106,7 @@ class FineTuning(pl.LightningModule):
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Add the visited rows of tables, and the sums of an unfinished epoch's losses in each process."""
         checkpoint["tables"] = {name: visited.state_dict() for name, visited in self.tables.items()}
-        checkpoint["sums"] = of_processes({name: [*map(float, pair)] for name, pair in self._sums.items()})
+        checkpoint["sums"] = gather({name: [*map(float, pair)] for name, pair in self._sums.items()})
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Restore the visited rows of tables, and the sums of an unfinished epoch's losses.

@@ -13,8 +13,8 @@ from pytorch_lightning.callbacks import Checkpoint, ProgressBar
 from pytorch_lightning.loggers import CSVLogger, Logger, TensorBoardLogger
 
 from windtunnel.errors import BadInput, InvalidOption
-from windtunnel.trainers.loop.processes import check_devices, launched, launched_processes
 from windtunnel.trainers.loop.quiet import quiet
+from windtunnel.trainers.processes import check_devices, planned_processes, trainer_arguments
 from windtunnel.trainers.recipe import Recipe
 
 TRAINER_SETS = ("clip", "epochs", "max_steps", "val_check_interval")
@@ -38,7 +38,7 @@ class TrainerOptions:
     @property
     def processes(self) -> int:
         """The number of processes that will train together."""
-        return launched_processes() if self.trainer is None else self.trainer.world_size
+        return planned_processes(self.accelerator, self.devices) if self.trainer is None else self.trainer.world_size
 
     def check(self, overrides: Mapping[str, Any]) -> None:
         """Reject a Trainer that comes with options of its own, or does not validate on all rows after each epoch.
@@ -78,8 +78,8 @@ class TrainerOptions:
                 f"this Trainer has trained its {trainer.max_epochs} epochs before, and would train none; give a new one"
             )
 
-    def without_callbacks(self) -> TrainerOptions:
-        """The same hardware, without what is for a single training: callbacks, loggers and a Trainer of the caller."""
+    def hardware_only(self) -> TrainerOptions:
+        """The accelerator, devices and precision, without callbacks, loggers and a Trainer of the caller."""
         return replace(self, callbacks=(), log_dir=None, logger=None, trainer=None)
 
     def trainer_for(self, net: Any, recipe: Recipe, epochs: int | None) -> pl.Trainer:
@@ -102,7 +102,7 @@ class TrainerOptions:
         hardware = {"accelerator": accelerator, "devices": self.devices, "precision": self.precision}
         with quiet():
             return pl.Trainer(
-                **hardware | launched(net, self.devices),
+                **hardware | trainer_arguments(net, self.devices),
                 max_epochs=epochs,
                 gradient_clip_val=recipe.clip,
                 callbacks=list(self.callbacks),
@@ -120,7 +120,7 @@ class TrainerOptions:
 
     def _loggers(self) -> list[Logger]:
         if self.logger is True or isinstance(self.logger, str):
-            raise BadInput(
+            raise InvalidOption(
                 f"logger={self.logger!r}: give one of Lightning's loggers, or log_dir= for those of CSV and TensorBoard"
             )
         loggers = [self.logger] if isinstance(self.logger, Logger) else list(self.logger or [])

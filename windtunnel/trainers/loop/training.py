@@ -24,7 +24,6 @@ from windtunnel.trainers.loop.checkpoints import CheckpointOptions, as_bad_file,
 from windtunnel.trainers.loop.dropout import dropout_at
 from windtunnel.trainers.loop.epoch_progress import EpochProgress
 from windtunnel.trainers.loop.module import FineTuning, Loaders
-from windtunnel.trainers.loop.processes import ignore_process_warnings
 from windtunnel.trainers.loop.quiet import quiet
 from windtunnel.trainers.loop.termination import Termination
 from windtunnel.trainers.loop.trainer_options import TrainerOptions
@@ -32,6 +31,7 @@ from windtunnel.trainers.loop.training_plan import TrainingPlan
 from windtunnel.trainers.loop.validation_intervals import ValidationIntervals
 from windtunnel.trainers.loop.weight_average import WeightAverage
 from windtunnel.trainers.optimizers.visited_rows import ADAM, VisitedRows, gradients_of_rows
+from windtunnel.trainers.processes import ignore_process_warnings
 from windtunnel.trainers.recipe import Recipe
 
 

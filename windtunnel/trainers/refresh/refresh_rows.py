@@ -18,7 +18,7 @@ from windtunnel.errors import BadInput
 from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.trainers.data.encoded_loader import EncodedLoader
 from windtunnel.trainers.data.encoding import check_weights, encode
-from windtunnel.trainers.data.hold_out import hold_out_mask, is_enough
+from windtunnel.trainers.data.hold_out import can_hold_out, hold_out_mask
 
 HELD_OUT = 0.2
 
@@ -116,7 +116,7 @@ def _hold_out(rows: Tensor, target: Tensor, weight: Tensor, seed: int) -> Tensor
     """A fifth of some rows, bool ``[N]``."""
     target, weight = target[rows], weight[rows]
     chosen = hold_out_mask(target, weight, HELD_OUT, seed)
-    if not is_enough(chosen, target, weight):
+    if not can_hold_out(chosen, target, weight):
         why = "are too few to hold a fifth of them out; give more rows"
         counted = target[weight > 0]
         if not target.is_floating_point() and len(torch.unique(counted)) < 2:

@@ -15,12 +15,12 @@ from windtunnel.encode import Batch, CategoryColumn, Vocabulary
 from windtunnel.encode.vocabulary import UNKNOWN_ID
 from windtunnel.modules.linear.residual_model import ResidualModel, ResidualSum
 from windtunnel.program.program import IDS, NUMBERS
-from windtunnel.program.score_methods import steps_before
+from windtunnel.program.score_methods import program_before
 from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.trainers.residual.column_coder import bin_edges, code_counts, one_per_raw_column
 from windtunnel.trainers.residual.init_scores import ResidualInputs
 from windtunnel.trainers.residual.installation import install_residual
-from windtunnel.trainers.residual.training import FittedResidual
+from windtunnel.trainers.residual.residual_stages import InstallableResidual
 
 MIN_ROWS = 5
 """Rows with a new category from which it gets a table row; rarer ones stay unknown."""
@@ -89,7 +89,7 @@ def extend_residual(net: TranslatedPipeline, numbers: Tensor, unit: Tensor) -> N
     lengths = [len(net.encoder.categories[column].vocabulary) for column in every.ids]
     unread = numbers[:, added.numbers].to(getattr(torch, net.encoder.dtype))
     residual = _extended(old, len(inputs.numbers), unread, lengths)
-    install_residual(net, FittedResidual(residual, every))
+    install_residual(net, InstallableResidual(residual, every))
 
 
 def _pop_residual_model(net: TranslatedPipeline, unit: Tensor) -> tuple[ResidualModel, ResidualInputs]:
@@ -101,7 +101,7 @@ def _pop_residual_model(net: TranslatedPipeline, unit: Tensor) -> tuple[Residual
         return ResidualModel.zero(edges, [], unit.to(dtype), rank=0, generator=generator), ResidualInputs([], [])
     step: Any = net.program.steps[position]
     columns = {take.slot: take.columns.tolist() for take in step.takes}
-    net.replace_program(steps_before(net.program, position), origins=net.origins[:position])
+    net.replace_program(program_before(net.program, position), origins=net.origins[:position])
     return step.module, ResidualInputs(columns.get(NUMBERS, []), columns.get(IDS, []))
 
 

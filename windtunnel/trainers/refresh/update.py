@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from windtunnel.compiler.strategies import convert_trees
-from windtunnel.objectives.losses import Loss, pick
+from windtunnel.objectives.losses import Loss, loss_for
 from windtunnel.objectives.metrics import Metric
 from windtunnel.program.records.fit_details import TermSummary
 from windtunnel.program.records.fit_record import HARMS_OLD_ROWS
@@ -26,7 +26,7 @@ from windtunnel.trainers.loop.evaluation import evaluate_both
 from windtunnel.trainers.refresh.movable_values import MovableValues, MovedValues
 from windtunnel.trainers.refresh.refresh_rows import RefreshData, read_input
 from windtunnel.trainers.refresh.residual_columns import add_new_categories, extend_residual
-from windtunnel.trainers.residual.installation import FrozenPipeline, install_pipeline, mark_initial_residual_weights
+from windtunnel.trainers.residual.installation import PipelineState, install_pipeline, mark_initial_residual_weights
 from windtunnel.trainers.residual.significance import SignificanceTest, compare_losses
 from windtunnel.trainers.residual.validation_rows import split_rows
 
@@ -102,7 +102,9 @@ def update(
     data = RefreshData.of(trial, parts["new"], parts["valid"], parts["replay"], seed)
     extend_residual(trial, data.rows.numbers[data.new], _unit(trial, data))
     values = MovableValues.of(trial, data.rows)
-    scoring = RefreshScoring(data, Metric(None, trial.head, rules=score_rules(trial.program)), pick(None, trial.head))
+    scoring = RefreshScoring(
+        data, Metric(None, trial.head, rules=score_rules(trial.program)), loss_for(None, trial.head)
+    )
 
     before = scoring.result("translation", values.scores)
     attempts = [
@@ -180,7 +182,7 @@ def _trial(net: TranslatedPipeline, new: Any) -> TranslatedPipeline:
     base = trial.residual_base()
     assert base is not None  # ``refresh`` has checked it
     if trial.exact_modules or base.program is not trial.program:
-        install_pipeline(trial, FrozenPipeline(base.program, dict(trial.exact_modules), base.head))
+        install_pipeline(trial, PipelineState(base.program, dict(trial.exact_modules), base.head))
     add_new_categories(trial, new[0])
     convert_trees(trial.program, "tree_traversal")  # a few passes take less time than making the tables of other forms
     return trial

@@ -17,13 +17,13 @@ from windtunnel.trainers.loop.evaluation import evaluate_both, evaluate_program
 from windtunnel.trainers.loop.module import DataModule
 from windtunnel.trainers.recipe import Recipe
 from windtunnel.trainers.residual.boosted.fit_boosted import BoostedResidual
-from windtunnel.trainers.residual.cross_fitting import CrossFitting
-from windtunnel.trainers.residual.init_scores import PipelineScorer
-from windtunnel.trainers.residual.installation import FrozenPipeline
+from windtunnel.trainers.residual.init_scores import InitScorer
+from windtunnel.trainers.residual.installation import PipelineState
+from windtunnel.trainers.residual.residual_stages import InstallableResidual
+from windtunnel.trainers.residual.residual_training import TrainedResidual
 from windtunnel.trainers.residual.setup import ResidualSetup
 from windtunnel.trainers.residual.significance import SignificanceTest
-from windtunnel.trainers.residual.training import FittedResidual
-from windtunnel.trainers.residual.training_run import TrainedResidual
+from windtunnel.trainers.residual.validation_halves import ValidationHalves
 
 LEAST_PART = 0.5
 """The least part of the change of the scores that is installed of a candidate that is not rejected."""
@@ -43,16 +43,16 @@ class Candidate:
     # Test on the validation rows, against the pipeline that it extends, or the source pipeline for joint training.
     test: SignificanceTest | None = None
     rejected: str = ""  # why it cannot be selected; empty where it can
-    pipeline: FrozenPipeline | None = None  # None leaves the program as it is
-    residual: FittedResidual | None = None
+    pipeline: PipelineState | None = None  # None leaves the program as it is
+    residual: InstallableResidual | None = None
     boosted: BoostedResidual | None = None
-    shrinkage: float = 1.0  # the factor with which the residual models' change of the scores is installed
+    installed_part: float = 1.0  # the factor with which the residual models' change of the scores is installed
     # ``[rows, K]``, scores of the validation rows that test it, for each half by a residual model of the other
-    crossfitted: Tensor | None = None
+    other_half_scores: Tensor | None = None
 
 
 def select(candidates: Sequence[Candidate], metric: Metric) -> Candidate:
-    """The candidate with the best metric; of equal ones the first."""
+    """The candidate with the best metric of those that are not rejected; of equal ones the first."""
     best, *others = candidates
     for candidate in others:
         if not candidate.rejected and metric.better(value_of(candidate), value_of(best)):
@@ -80,7 +80,7 @@ def candidate_results(
             reason=_reason(candidate, candidates, best, metric),
             rows=None if candidate.test is None else candidate.test.rows,
             epoch=candidate.epoch,
-            installed_part=best.shrinkage if candidate is best else 1.0,
+            installed_part=best.installed_part if candidate is best else 1.0,
         )
         for candidate in candidates
     ]
@@ -94,7 +94,7 @@ def _reason(candidate: Candidate, candidates: Sequence[Candidate], best: Candida
             return reason
         if candidate.boosted is not None:
             return f"{reason}, and not worse by more than 1 standard error"
-        if candidate.shrinkage < 1:
+        if candidate.installed_part < 1:
             return f"{reason}, and the loss gets lower on rows that had no part in fitting"
         return f"{reason}, whatever the test says"
     if candidate.rejected:
@@ -115,27 +115,27 @@ def residual_candidates(
     metric = recipe.metric_for(trained.fit.model)
     of_model = [
         _interactions_candidate(setup, metric),
-        _residual_candidate(setup.cross_fitting, trained, metric, recipe),
+        _residual_candidate(setup.validation_halves, trained, metric, recipe),
     ]
     return _pipeline_candidates(net, data, setup, recipe, metric) + [
-        replace(candidate, pipeline=setup.pipeline, shrinkage=installed_part(candidate.test, recipe))
+        replace(candidate, pipeline=setup.pipeline, installed_part=part_to_install(candidate.test, recipe))
         for candidate in of_model
         if candidate is not None
     ]
 
 
-def installed_part(test: SignificanceTest | None, recipe: Recipe) -> float:
+def part_to_install(test: SignificanceTest | None, recipe: Recipe) -> float:
     """The factor of the change that is installed; 1 where the recipe overrules the test."""
     if test is None or recipe.select == "best_epoch":
         return 1.0
-    return max(LEAST_PART, test.shrinkage) if test.significant else LEAST_PART
+    return max(LEAST_PART, test.installed_part) if test.significant else LEAST_PART
 
 
 def _pipeline_candidates(
     net: TranslatedPipeline, data: DataModule, setup: ResidualSetup, recipe: Recipe, metric: Metric
 ) -> list[Candidate]:
     """The candidates without a residual model."""
-    exact, weighted, loss = dict(net.exact_modules), setup.weighted, setup.cross_fitting.loss
+    exact, weighted, loss = dict(net.exact_modules), setup.weighted, setup.validation_halves.loss
     base = setup.pipeline.program
 
     def candidate(name: str, modules: dict[int, Module]) -> Candidate:
@@ -144,7 +144,7 @@ def _pipeline_candidates(
             val_loss, value = evaluate_both(metric, loss, setup.initial.init_scores, setup.valid)
             epoch = None if len(setup.initial.residual.interactions) else 0
         else:
-            scorer = PipelineScorer(net, base.with_modules(modules).eval())
+            scorer = InitScorer(net, base.with_modules(modules).eval())
             val_loss, value = evaluate_both(metric, loss, scorer.scores, data.valid)
             epoch = None
         if base is not net.program and metric.name != "loss":
@@ -156,7 +156,7 @@ def _pipeline_candidates(
     candidates = [candidate("translation", {})]
     if exact:
         # The caller made its trees soft, and may do so again.
-        source = FrozenPipeline(net.program, exact, net.head, net.softening, net.calibration)
+        source = PipelineState(net.program, exact, net.head, net.softening, net.calibration)
         candidates.append(replace(candidate("source pipeline", exact), pipeline=source))
     if weighted is not None:
         trees, test = candidate("tree-block weights", exact | {weighted.position: weighted.trees}), weighted.test
@@ -166,18 +166,16 @@ def _pipeline_candidates(
 
 def _interactions_candidate(setup: ResidualSetup, metric: Metric) -> Candidate | None:
     """The interactions alone, where any were selected."""
-    initial, cross_fitting = setup.initial, setup.cross_fitting
-    if cross_fitting.interaction_test is None:
+    initial, halves = setup.initial, setup.validation_halves
+    if halves.interaction_test is None:
         return None
-    if not cross_fitting.interaction_test.significant:
-        scored = [((cross_fitting.pipeline_scores + cross_fitting.interaction_scores,), *cross_fitting.rows[1:])]
-        val_loss, value = evaluate_both(metric, average_over_blocks(cross_fitting.loss), lambda scores: scores, scored)
-        test = cross_fitting.interaction_test
+    if not halves.interaction_test.significant:
+        scored = [((halves.pipeline_scores + halves.interaction_scores,), *halves.rows[1:])]
+        val_loss, value = evaluate_both(metric, average_over_blocks(halves.loss), lambda scores: scores, scored)
+        test = halves.interaction_test
         return Candidate("interactions", value, val_loss, test=test, rejected=test.reason)
-    test = cross_fitting.compare(metric, cross_fitting.pipeline_scores, cross_fitting.scores_with_interactions)
-    val_loss, value = evaluate_both(
-        metric, cross_fitting.loss, initial.init_scores, initial.validation_batches(setup.valid)
-    )
+    test = halves.compare(metric, halves.pipeline_scores, halves.scores_with_interactions)
+    val_loss, value = evaluate_both(metric, halves.loss, initial.init_scores, initial.validation_batches(setup.valid))
     return Candidate(
         "interactions",
         value,
@@ -186,12 +184,12 @@ def _interactions_candidate(setup: ResidualSetup, metric: Metric) -> Candidate |
         test=test,
         rejected=test.reason,
         residual=initial.interactions_alone,
-        crossfitted=cross_fitting.scores_with_interactions,
+        other_half_scores=halves.scores_with_interactions,
     )
 
 
 def _residual_candidate(
-    cross_fitting: CrossFitting, trained: TrainedResidual, metric: Metric, recipe: Recipe
+    halves: ValidationHalves, trained: TrainedResidual, metric: Metric, recipe: Recipe
 ) -> Candidate:
     """The whole residual model, with the columns of the best epoch.
 
@@ -202,9 +200,9 @@ def _residual_candidate(
     if not training.best_epoch:
         change = "lowers the loss of epoch 0 and improves" if recipe.epoch_by_loss else "improves"
         return Candidate("residual model", None, rejected=f"no epoch {change} {metric.name}")
-    crossfitted = cross_fitting.scores_with_interactions + trained.scores
-    test = cross_fitting.compare(metric, cross_fitting.pipeline_scores, crossfitted)
-    columns = cross_fitting.compare(metric, cross_fitting.scores_with_interactions, crossfitted)
+    other_half_scores = halves.scores_with_interactions + trained.scores
+    test = halves.compare(metric, halves.pipeline_scores, other_half_scores)
+    columns = halves.compare(metric, halves.scores_with_interactions, other_half_scores)
     rejected = _why_rejected(test, trained)
     if not rejected and (reason := _why_rejected(columns, trained)):
         rejected = f"its columns alone: loss {-columns.gain:+.4f} ± {columns.standard_error:.4f}; {reason}"
@@ -215,12 +213,12 @@ def _residual_candidate(
         epoch=training.best_epoch,
         test=test,
         rejected="" if recipe.select == "best_epoch" else rejected,
-        residual=trained.fit.fitted,
-        crossfitted=crossfitted,
+        residual=trained.fit.installable,
+        other_half_scores=other_half_scores,
     )
 
 
 def _why_rejected(test: SignificanceTest, trained: TrainedResidual) -> str:
     """Why a residual model is rejected; empty where it is not."""
-    may_gain = trained.is_crossfitted and test.gain > 0 and not test.worse and test.rows >= FEWEST_ROWS
+    may_gain = trained.is_tested_by_halves and test.gain > 0 and not test.worse and test.rows >= FEWEST_ROWS
     return "" if may_gain else test.reason

@@ -16,7 +16,7 @@ from windtunnel.trainers.data.encoded_loader import EncodedLoader
 ROWS_AT_ONCE = 65_536
 
 
-class PipelineScorer:
+class InitScorer:
     """Scores rows with a given program, with the encoder of a translation."""
 
     def __init__(self, net: TranslatedPipeline, program: Program) -> None:

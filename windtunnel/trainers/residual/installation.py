@@ -16,16 +16,16 @@ from windtunnel.program.program import IDS, NUMBERS, Program, ProgramStep, Take,
 from windtunnel.program.records.fidelity import CalibrationRows
 from windtunnel.program.records.origin import Origin
 from windtunnel.program.residual_base import STEP_NAME
-from windtunnel.program.score_methods import steps_before
+from windtunnel.program.score_methods import program_before
 from windtunnel.program.translate_options import SofteningPlan
 from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.trainers.residual.boosted.fit_boosted import BoostedResidual
 from windtunnel.trainers.residual.init_scores import ResidualInputs
-from windtunnel.trainers.residual.training import FittedResidual
+from windtunnel.trainers.residual.residual_stages import InstallableResidual
 
 
 @dataclass(frozen=True)
-class FrozenPipeline:
+class PipelineState:
     """A pipeline to install."""
 
     program: Program
@@ -35,7 +35,7 @@ class FrozenPipeline:
     calibration: CalibrationRows | None = None
 
 
-def install_pipeline(net: TranslatedPipeline, pipeline: FrozenPipeline) -> None:
+def install_pipeline(net: TranslatedPipeline, pipeline: PipelineState) -> None:
     """Give a translation this pipeline, without anything to train."""
     net.replace_program(pipeline.program, origins=_origins(net, pipeline.program), head=pipeline.head)
     net.replace_modules(pipeline.modules)
@@ -49,7 +49,7 @@ def install_pipeline(net: TranslatedPipeline, pipeline: FrozenPipeline) -> None:
     net.eval()
 
 
-def install_residual(net: TranslatedPipeline, residual: FittedResidual) -> None:
+def install_residual(net: TranslatedPipeline, residual: InstallableResidual) -> None:
     """Append a residual model to an installed pipeline: its scores, and their sum with those of the pipeline."""
     model = residual.model
     scores = _last(net, len(model.unit))
@@ -93,7 +93,7 @@ def without_residual(program: Program) -> Program | None:
     count = len(program.steps)
     while isinstance(program.steps[count - 1].module, ResidualSum):
         count = position_of(program.steps[count - 1].takes[0].slot) + 1
-    return None if count == len(program.steps) else steps_before(program, count)
+    return None if count == len(program.steps) else program_before(program, count)
 
 
 def _origins(net: TranslatedPipeline, program: Program) -> list[Origin]:

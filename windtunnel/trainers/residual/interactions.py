@@ -18,12 +18,12 @@ from windtunnel.program.score_methods import ScoreRule, score_rules
 from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.trainers.recipe import LARGEST_BATCH
 from windtunnel.trainers.residual.column_coder import ColumnCoder
-from windtunnel.trainers.residual.cross_fitting import CrossFitting
 from windtunnel.trainers.residual.init_scores import split_scores
 from windtunnel.trainers.residual.mean_residuals import Interaction, Residuals, fit_in_sequence, part_weights
+from windtunnel.trainers.residual.residual_stages import ResidualForTraining, TrainableResidual
 from windtunnel.trainers.residual.screening import select_interactions
 from windtunnel.trainers.residual.significance import compare_losses
-from windtunnel.trainers.residual.training import ResidualFit, ResidualOnScores
+from windtunnel.trainers.residual.validation_halves import ValidationHalves
 from windtunnel.trainers.residual.validation_rows import MAX_ROWS, Items, SplitRows
 
 
@@ -52,8 +52,8 @@ class FittedInteractions:
 class InitialResidual:
     """The residual model before its training, and what tests it."""
 
-    fit: ResidualFit  # selected on all validation rows
-    cross_fitting: CrossFitting
+    fit: ResidualForTraining  # selected on all validation rows
+    validation_halves: ValidationHalves
     coder: ColumnCoder  # codes of all columns, also of those that the model does not read
 
 
@@ -91,7 +91,7 @@ def fit_interactions(
         selected, *of_halves = (each.columns_alone() for each in (selected, *of_halves))
     fit = rows.build_fit(selected, rank, generator)
     fits = [rows.build_fit(half, rank, generator) if half.columns else None for half in of_halves]
-    return InitialResidual(fit, CrossFitting(valid, split, fits, loss, interaction_scores, test), rows.coder)
+    return InitialResidual(fit, ValidationHalves(valid, split, fits, loss, interaction_scores, test), rows.coder)
 
 
 @dataclass(frozen=True)
@@ -140,7 +140,7 @@ class RowsWithResiduals:
         weights = _weights(values, self.unit, self.loss, *scored)
         return FittedInteractions(selected.columns, selected.interactions, tables, weights)
 
-    def build_fit(self, selected: FittedInteractions, rank: int, generator: torch.Generator) -> ResidualFit:
+    def build_fit(self, selected: FittedInteractions, rank: int, generator: torch.Generator) -> ResidualForTraining:
         """The residual model of these columns and interactions, before its training."""
         inputs, sizes = self.coder.inputs(selected.columns), [self.coder.sizes[each] for each in selected.columns]
         edges = self.coder.edges[inputs.numbers]
@@ -149,7 +149,7 @@ class RowsWithResiduals:
         if selected.interactions:
             offset = _set_interactions(model, selected, self.train)
         gradient = float(self.gradient.square().mean().sqrt())
-        return ResidualFit(ResidualOnScores(model, self.head, self.rules, gradient), inputs, offset)
+        return ResidualForTraining(TrainableResidual(model, self.head, self.rules, gradient), inputs, offset)
 
 
 def _residuals(

@@ -13,7 +13,7 @@ from windtunnel.objectives.losses import Loss
 
 PRIOR_ROWS = 20
 """Rows with a residual of 0 that are added to each cell, which shrinks its mean residual."""
-SHRINKAGE = 0.2
+SUBTRACTED_PART = 0.2
 """Fraction of an interaction's mean residuals that is subtracted before the next one is fitted. Low, so that
 overlapping interactions can share a signal."""
 CELLS_PER_ROW = 8
@@ -39,8 +39,8 @@ class Residuals:
         return Residuals(self.codes[index], self.values[index])
 
     def subtract(self, fitted: Tensor) -> Residuals:
-        """The same rows, with ``SHRINKAGE`` times ``fitted`` ``[N, K]`` subtracted from the residuals."""
-        return replace(self, values=self.values - SHRINKAGE * fitted)
+        """The same rows, with ``SUBTRACTED_PART`` times ``fitted`` ``[N, K]`` subtracted from the residuals."""
+        return replace(self, values=self.values - SUBTRACTED_PART * fitted)
 
 
 @dataclass(frozen=True)
@@ -121,7 +121,7 @@ def part_weights(
 ) -> Tensor:
     """Weight of each of P parts ``[N, K, P]`` of the scores, ``[P]``.
 
-    The weights b >= 0 minimise loss(scores + parts . b) / s + |b|^2 / 2 N, the mean loss of N rows with a standard
+    The weights b >= 0 minimise loss(scores + parts . b) / s + |b|^2 / (2 N), the mean loss of N rows with a standard
     normal prior. Without the prior, few rows that can be separated without an error would need infinite b. s is 1 for
     log-odds, whose unit ``[K]`` is 1, and the loss of the scores where these are values.
 

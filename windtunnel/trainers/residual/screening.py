@@ -35,7 +35,7 @@ class SelectedInteractions:
 def select_interactions(
     train: Residuals, valid: Residuals, size: Sequence[int], columns: Sequence[int]
 ) -> SelectedInteractions:
-    """Select what is significant on the training rows and on validation rows.
+    """Select interactions that are significant on training and validation rows, and columns with a validation z > 0.
 
     With r_i the residual of row i and m_i the mean residual of its cell, the statistic is
 

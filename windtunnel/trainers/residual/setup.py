@@ -9,7 +9,7 @@ from torch import Tensor
 
 from windtunnel.encode import Batch
 from windtunnel.modules.outputs.links import PROBABILITIES
-from windtunnel.objectives.losses import pick
+from windtunnel.objectives.losses import loss_for
 from windtunnel.objectives.row_blocks import explain_failures
 from windtunnel.program.residual_base import ResidualBase
 from windtunnel.program.score_methods import score_rules
@@ -18,12 +18,12 @@ from windtunnel.trainers.data.encoded_loader import EncodedLoader
 from windtunnel.trainers.loop.module import DataModule, Loaders
 from windtunnel.trainers.recipe import Recipe
 from windtunnel.trainers.residual.column_coder import ColumnCoder
-from windtunnel.trainers.residual.cross_fitting import CrossFitting
-from windtunnel.trainers.residual.init_scores import PipelineScorer, split_scores
-from windtunnel.trainers.residual.installation import FrozenPipeline
+from windtunnel.trainers.residual.init_scores import InitScorer, split_scores
+from windtunnel.trainers.residual.installation import PipelineState
 from windtunnel.trainers.residual.interactions import fit_interactions
-from windtunnel.trainers.residual.training import ResidualFit
+from windtunnel.trainers.residual.residual_stages import ResidualForTraining
 from windtunnel.trainers.residual.tree_block_weights import WeightedTrees, weighted_trees
+from windtunnel.trainers.residual.validation_halves import ValidationHalves
 from windtunnel.trainers.residual.validation_rows import MAX_ROWS, Items, split_rows, weighted_rows
 
 
@@ -31,11 +31,11 @@ from windtunnel.trainers.residual.validation_rows import MAX_ROWS, Items, split_
 class ResidualSetup:
     """A residual model before its training, and the rows to train and validate it on."""
 
-    initial: ResidualFit
-    cross_fitting: CrossFitting
+    initial: ResidualForTraining
+    validation_halves: ValidationHalves
     coder: ColumnCoder
     # gives the init scores: the source pipeline, with tree-block weights where they are significant
-    pipeline: FrozenPipeline
+    pipeline: PipelineState
     weighted: WeightedTrees | None
     # train, valid: the rows of ``fit`` with init scores
     train: EncodedLoader
@@ -47,14 +47,13 @@ class ResidualSetup:
         """Rows without init scores, and these ``[N, K]``."""
         return split_scores(rows, self.initial.outputs)
 
-    @property
-    def loaders(self) -> Loaders:
+    def training_loaders(self) -> Loaders:
         """The same rows with the scores of the interactions added, and only the columns that the model reads."""
         train = self.initial.training_batches(self.train, self.mask)
         return Loaders(train, self.initial.validation_batches(self.valid))
 
 
-def residual_base(net: TranslatedPipeline, recipe: Recipe) -> ResidualBase | None:
+def residual_base_for_loss(net: TranslatedPipeline, recipe: Recipe) -> ResidualBase | None:
     """The base of a residual model with the loss of a recipe; None where a residual model is impossible.
 
     A loss of the scores of the source, which may be margins, does not fit the logarithms of its probabilities.
@@ -70,11 +69,11 @@ def prepare_residual(net: TranslatedPipeline, data: DataModule, recipe: Recipe) 
 
     It needs two validation rows: one half of them takes part in fitting, the other half tests the result.
     """
-    base = residual_base(net, recipe)
+    base = residual_base_for_loss(net, recipe)
     if base is None or data.validated_on == "training rows":
         return None
     generator = torch.Generator().manual_seed(recipe.seed)
-    loss = explain_failures(pick(recipe.loss, base.head))
+    loss = explain_failures(loss_for(recipe.loss, base.head))
     validation = data.valid.collect(MAX_ROWS)
     split = split_rows(validation, recipe.seed)
     if not all(map(len, split.halves)):
@@ -84,7 +83,7 @@ def prepare_residual(net: TranslatedPipeline, data: DataModule, recipe: Recipe) 
     modules = dict(net.exact_modules)
     if weighted is not None and weighted.test.significant:
         modules[weighted.position] = weighted.trees
-    scorer = PipelineScorer(net, base.program.with_modules(modules).eval())
+    scorer = InitScorer(net, base.program.with_modules(modules).eval())
     train, valid = scorer.add_to(data.train), scorer.add_to(data.valid)
     rows = scorer.add_init_scores(validation[0]) if valid.rows is None else valid.rows
     counted, mask = weighted_rows(train.collect(MAX_ROWS))
@@ -92,9 +91,9 @@ def prepare_residual(net: TranslatedPipeline, data: DataModule, recipe: Recipe) 
     initial = fit_interactions(net, base, counted, valid_items, split, loss, recipe.residual_rank, generator)
     if initial is None:
         return None
-    pipeline = FrozenPipeline(base.program, modules, base.head)
-    fit, cross_fitting, coder = initial.fit, initial.cross_fitting, initial.coder
-    return ResidualSetup(fit, cross_fitting, coder, pipeline, weighted, train, valid, counted, mask)
+    pipeline = PipelineState(base.program, modules, base.head)
+    fit, validation_halves, coder = initial.fit, initial.validation_halves, initial.coder
+    return ResidualSetup(fit, validation_halves, coder, pipeline, weighted, train, valid, counted, mask)
 
 
 def why_no_residual(data: DataModule) -> str:

@@ -48,11 +48,11 @@ class SignificanceTest:
         """
         if self.significant:
             return False
-        return self.worsens_metric or not abs(self.gain) <= self.standard_error  # with NaN neither is above the other
+        return self.worsens_metric or not self.gain >= -self.standard_error  # NaN is not above anything
 
     @property
-    def shrinkage(self) -> float:
-        """The factor of the change of the scores that ``fit`` keeps, in (0, 1].
+    def installed_part(self) -> float:
+        """The factor of the change of the scores that ``fit`` installs, in (0, 1].
 
         1 - (e / g)^2 for a gain g and its standard error e: little of a gain that is hardly above its standard error,
         nearly all of a certain one. 1 without a standard error, and where a test that is not significant was overruled.
@@ -87,7 +87,9 @@ def compare_scores(
 
 
 def _metric_groups(metric: Metric, halves: Sequence[Tensor], target: Tensor) -> list[Tensor]:
-    """Groups of rows whose metrics are averaged; a single group of all rows if a group would lack a class.
+    """Groups of rows whose metrics are averaged; a single group of all rows if a group would lack a class or two rows.
+
+    A single group has no standard error, so that then any worsening of the metric counts.
 
     The halves may have the scores of two models, which do not rank together, so a group has rows of one half only.
     Halves in the order of a hash of their rows give the same groups for the same rows in any order.

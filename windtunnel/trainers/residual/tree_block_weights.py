@@ -80,7 +80,7 @@ def weighted_trees(
             reason = f"the loss is lower, but {metric.name} gets worse on all rows ({old:.4f} -> {new:.4f})"
             test = replace(test, significant=False, reason=reason)
     if test.significant:
-        weighted = _shrunken(trees, weighted, test.shrinkage, inputs.dtype)
+        weighted = _shrunken(trees, weighted, test.installed_part, inputs.dtype)
     return WeightedTrees(position, weighted, test)
 
 

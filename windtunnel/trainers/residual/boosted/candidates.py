@@ -15,7 +15,7 @@ from windtunnel.trainers.loop.evaluation import evaluate_both
 from windtunnel.trainers.recipe import Recipe
 from windtunnel.trainers.residual.boosted.features import BoostedFeatures, fit_features
 from windtunnel.trainers.residual.boosted.fit_boosted import fit_boosted
-from windtunnel.trainers.residual.candidates import FEWEST_ROWS, Candidate, installed_part, select
+from windtunnel.trainers.residual.candidates import FEWEST_ROWS, Candidate, part_to_install, select
 from windtunnel.trainers.residual.setup import ResidualSetup
 
 MIN_ROWS = 3000
@@ -31,10 +31,10 @@ def add_boosted(
     With fewer than ``MIN_ROWS`` training rows there is no boosted residual, and none with a custom loss, whose
     derivatives for single rows may not be defined.
     """
-    if isinstance(setup.cross_fitting.loss, CustomLoss) or len(setup.train_items[1]) < MIN_ROWS:
+    if isinstance(setup.validation_halves.loss, CustomLoss) or len(setup.train_items[1]) < MIN_ROWS:
         return list(candidates)
-    items = setup.train_items, setup.cross_fitting.rows
-    features = fit_features(setup.pipeline.head, setup.coder, *items, setup.cross_fitting.loss, recipe.seed)
+    items = setup.train_items, setup.validation_halves.rows
+    features = fit_features(setup.pipeline.head, setup.coder, *items, setup.validation_halves.loss, recipe.seed)
     if features is None:
         return list(candidates)
     boosted = _candidate(select(candidates, metric), setup, features, recipe, metric)
@@ -70,11 +70,16 @@ def _candidate(
     there it must be significantly better.
     """
     name = "boosted residual" if best.residual is None else f"{best.name} + boosted"
-    cross_fitting, residual, (train, *of_rows) = setup.cross_fitting, best.residual, setup.train_items
-    of_best = cross_fitting.pipeline_scores if best.crossfitted is None else best.crossfitted
-    rows = (setup.split_scores(train)[1], *of_rows), (of_best, *cross_fitting.rows[1:])
+    halves, residual, (train, *of_rows) = setup.validation_halves, best.residual, setup.train_items
+    of_best = halves.pipeline_scores if best.other_half_scores is None else best.other_half_scores
+    rows = (setup.split_scores(train)[1], *of_rows), (of_best, *halves.rows[1:])
     boosted = fit_boosted(
-        features, *rows, cross_fitting.split.halves, cross_fitting.loss, setup.initial.residual.unit, recipe.seed
+        features,
+        *rows,
+        halves.split.halves,
+        halves.loss,
+        setup.initial.residual.unit,
+        recipe.seed,
     )
     if boosted is None:
         return Candidate(name, None, rejected=NO_TREE)
@@ -83,8 +88,8 @@ def _candidate(
         encoded, start = setup.split_scores(Batch(numbers, ids))
         return boosted.scores(encoded, start if residual is None else start + residual.scores(encoded))
 
-    val_loss, value = evaluate_both(metric, cross_fitting.loss, scores, setup.valid)
-    test = cross_fitting.compare(metric, cross_fitting.pipeline_scores, boosted.crossfitted)
+    val_loss, value = evaluate_both(metric, halves.loss, scores, setup.valid)
+    test = halves.compare(metric, halves.pipeline_scores, boosted.other_half_scores)
     return Candidate(
         name,
         value,
@@ -94,5 +99,5 @@ def _candidate(
         pipeline=setup.pipeline,
         residual=residual,
         boosted=boosted,
-        shrinkage=installed_part(test, recipe),
+        installed_part=part_to_install(test, recipe),
     )

@@ -48,7 +48,7 @@ class BoostedResidual:
     network: MultilayerPerceptron  # its last layer is that of w network(x)
     inputs: ResidualInputs  # the columns that the statistics read
     weight: float
-    crossfitted: Tensor  # ``[rows, K]``, f(x) of the validation rows; each half has what was fitted on the other half
+    other_half_scores: Tensor  # ``[rows, K]``, f(x) of the validation rows, of each half as fitted on the other
 
     def scores(self, rows: Batch, start: Tensor) -> Tensor:
         """f(x) ``[N, K]`` of rows without init scores, which start from the scores ``[N, K]``."""
@@ -141,14 +141,14 @@ def fit_boosted(
         weights = weights / weights.sum().clamp_min(1.0)
         return changes @ weights, weights.tolist()
 
-    crossfitted = scores.clone()
+    other_half_scores = scores.clone()
     for part, tested in ((1, halves[1]), (2, halves[0])):
-        crossfitted[tested] += change(part)[0][tested]
+        other_half_scores[tested] += change(part)[0][tested]
     v, w = change(0)[1]
     statistics, inputs = binned.module()
     trees = _times(_with_base(boosting.ensemble(), mean, binned), v)
     network = scaled(fitted[choices[0]].network.layers, w)
-    return BoostedResidual(statistics, trees, network, inputs, 1 - v - w, crossfitted)
+    return BoostedResidual(statistics, trees, network, inputs, 1 - v - w, other_half_scores)
 
 
 def _fit_models(rows: BoostingInput, features: BinnedFeatures, blocks: str) -> FittedModels:

@@ -1,4 +1,4 @@
-"""Cross-fitted residual models: what was selected on one half of the validation rows is tested on the other half."""
+"""The halves of the validation rows: what was selected on one of them is tested on the other."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from torch import Tensor
 from windtunnel.objectives.losses import Loss
 from windtunnel.objectives.metrics import Metric
 from windtunnel.trainers.residual.init_scores import split_scores
+from windtunnel.trainers.residual.residual_stages import ResidualForTraining
 from windtunnel.trainers.residual.significance import SignificanceTest, compare_scores
-from windtunnel.trainers.residual.training import ResidualFit
 from windtunnel.trainers.residual.validation_rows import Items, SplitRows
 
 
 @dataclass(frozen=True)
-class CrossFitting:
+class ValidationHalves:
     """The validation rows, and for each half of them the residual model that was selected on it."""
 
     rows: Items  # validation rows with init scores, targets, and maybe weights
     split: SplitRows
-    fits: Sequence[ResidualFit | None]  # in the order of ``split.halves``; None where no column was selected
+    fits: Sequence[ResidualForTraining | None]  # in the order of ``split.halves``; None where no column was selected
     loss: Loss
     # ``[rows, K]``, scores of the interactions alone for the validation rows, by the model of the other half;
     # 0 without interactions

@@ -15,13 +15,13 @@ from windtunnel.trainers.data.encoded_rows import EncodedRows
 from windtunnel.trainers.loop.checkpoints import CheckpointOptions
 from windtunnel.trainers.loop.evaluation import evaluate_both
 from windtunnel.trainers.loop.module import Loaders
-from windtunnel.trainers.loop.processes import world
 from windtunnel.trainers.loop.trainer_options import TrainerOptions
 from windtunnel.trainers.loop.training import TrainingResult, train
+from windtunnel.trainers.processes import world
 from windtunnel.trainers.recipe import Recipe
 from windtunnel.trainers.residual.init_scores import split_scores
+from windtunnel.trainers.residual.residual_stages import ResidualForTraining
 from windtunnel.trainers.residual.setup import ResidualSetup
-from windtunnel.trainers.residual.training import ResidualFit
 from windtunnel.trainers.residual.validation_rows import take
 
 
@@ -29,12 +29,12 @@ from windtunnel.trainers.residual.validation_rows import take
 class TrainedResidual:
     """The residual model with the columns of the best epoch, and the scores that test these."""
 
-    fit: ResidualFit
+    fit: ResidualForTraining
     training: TrainingResult
     # ``[rows, K]``, scores of the columns for the validation rows. Those of a half are by a model whose columns and
     # epoch were selected on the other half; where there are no such models, by ``fit`` itself.
     scores: Tensor
-    is_crossfitted: bool = True  # whether there are such models
+    is_tested_by_halves: bool = True  # whether there are such models
 
 
 def train_residual(
@@ -46,22 +46,22 @@ def train_residual(
     the batches of a loader, which a custom loss may depend on, be made of other rows.
     """
     fit = replace(setup.initial, model=deepcopy(setup.initial.model))
-    training = train(fit.model, setup.loaders, recipe, lightning, checkpoints)
+    training = train(fit.model, setup.training_loaders(), recipe, lightning, checkpoints)
     if training.error is None and not training.best_epoch:
-        return TrainedResidual(fit, training, torch.zeros_like(setup.cross_fitting.interaction_scores))
-    processes = lightning.trainer is not None and world() > 1
-    batches = setup.train.rows is None and isinstance(setup.cross_fitting.loss, CustomLoss)
-    if training.error is None and not processes and not batches:
+        return TrainedResidual(fit, training, torch.zeros_like(setup.validation_halves.interaction_scores))
+    several_processes = lightning.trainer is not None and world() > 1
+    needs_own_batches = setup.train.rows is None and isinstance(setup.validation_halves.loss, CustomLoss)
+    if training.error is None and not several_processes and not needs_own_batches:
         if lightning.trainer is not None:
             recipe = replace(recipe, epochs=len(training.epochs) - 1, max_steps=None, val_check_interval=None)
-        scores, error = _crossfitted_scores(setup, recipe, lightning.without_callbacks())
+        scores, error = _other_half_scores(setup, recipe, lightning.hardware_only())
         if error is None:
             return TrainedResidual(fit, training, scores)
         training = replace(training, error=error)
-    return TrainedResidual(fit, training, _column_scores(fit, setup, slice(None)), is_crossfitted=False)
+    return TrainedResidual(fit, training, _column_scores(fit, setup, slice(None)), is_tested_by_halves=False)
 
 
-def _crossfitted_scores(
+def _other_half_scores(
     setup: ResidualSetup, recipe: Recipe, lightning: TrainerOptions
 ) -> tuple[Tensor, BaseException | None]:
     """Scores of the columns for the validation rows, for each half by the model of the other half.
@@ -70,32 +70,33 @@ def _crossfitted_scores(
     Rows of a stream are not read again: these models are trained on a sample of it. The error is one that ended a
     training, such as an interrupt.
     """
-    cross_fitting, mask, training = setup.cross_fitting, setup.mask, setup.train
+    halves, mask, training = setup.validation_halves, setup.mask, setup.train
     if training.rows is None:
         (sample, *rest), mask = setup.train_items, None
         training = EncodedRows(sample, *rest, batch_size=recipe.rows_per_step(len(rest[0])), seed=recipe.seed)
-    scores = torch.zeros_like(cross_fitting.interaction_scores)
-    halves = cross_fitting.split.halves
-    with Phase("training two residual models for the test", len(halves)) as phase, show_progress(False):
-        for initial, selected_on, tested in zip(cross_fitting.fits, halves, reversed(halves), strict=True):
-            if initial is not None:
-                fit = replace(initial, model=deepcopy(initial.model))
-                valid = fit.validation_batches(EncodedRows(*take(cross_fitting.rows, selected_on)).in_order())
-                values = evaluate_both(recipe.metric_for(fit.model), cross_fitting.loss, fit.model, valid)
-                if not all(map(math.isfinite, values)):
-                    continue
-                loaders = Loaders(fit.training_batches(training, mask), valid)
-                result = train(fit.model, loaders, recipe, lightning, CheckpointOptions())
-                if result.error is not None:
-                    result.error.__notes__ = ["the translation holds the best epoch, which is not tested any more"]
-                    return scores, result.error
-                if result.best_epoch:
-                    scores[tested] = _column_scores(fit, setup, tested)
+    scores = torch.zeros_like(halves.interaction_scores)
+    first, second = halves.split.halves
+    with Phase("training two residual models for the test", 2) as phase, show_progress(False):
+        for initial, selected_on, tested in zip(halves.fits, (first, second), (second, first), strict=True):
             phase.advance()
+            if initial is None:
+                continue
+            fit = replace(initial, model=deepcopy(initial.model))
+            valid = fit.validation_batches(EncodedRows(*take(halves.rows, selected_on)).in_order())
+            values = evaluate_both(recipe.metric_for(fit.model), halves.loss, fit.model, valid)
+            if not all(map(math.isfinite, values)):
+                continue
+            loaders = Loaders(fit.training_batches(training, mask), valid)
+            result = train(fit.model, loaders, recipe, lightning, CheckpointOptions())
+            if result.error is not None:
+                result.error.__notes__ = ["the translation holds the best epoch, which is not tested any more"]
+                return scores, result.error
+            if result.best_epoch:
+                scores[tested] = _column_scores(fit, setup, tested)
     return scores, None
 
 
-def _column_scores(fit: ResidualFit, setup: ResidualSetup, index: Tensor | slice) -> Tensor:
+def _column_scores(fit: ResidualForTraining, setup: ResidualSetup, index: Tensor | slice) -> Tensor:
     """Scores of the columns of a model for some of the validation rows."""
-    rows, _ = split_scores(setup.cross_fitting.rows[0], fit.outputs)
-    return fit.fitted.column_scores(rows.take(index))
+    rows, _ = split_scores(setup.validation_halves.rows[0], fit.outputs)
+    return fit.installable.column_scores(rows.take(index))

@@ -18,8 +18,8 @@ from windtunnel.trainers.loop.module import DataModule
 from windtunnel.trainers.loop.trainer_options import TrainerOptions
 from windtunnel.trainers.loop.training import TrainingResult, train
 from windtunnel.trainers.recipe import Recipe
-from windtunnel.trainers.residual import setup, training_run
-from windtunnel.trainers.residual.training_run import TrainedResidual, train_residual
+from windtunnel.trainers.residual import residual_training, setup
+from windtunnel.trainers.residual.residual_training import TrainedResidual, train_residual
 from windtunnel.trainers.residual.validation_rows import SplitRows
 
 COUNT = 1000
@@ -81,7 +81,7 @@ def test_an_interrupted_test_keeps_a_significant_model(monkeypatch: pytest.Monke
         result = train(*arguments)
         return result if len(calls) < 2 else replace(result, error=KeyboardInterrupt())
 
-    monkeypatch.setattr(training_run, "train", interrupted)
+    monkeypatch.setattr(residual_training, "train", interrupted)
     data, valid = rows(3000, 0), rows(COUNT, 1)
     source = LogisticRegression().fit(*data)
     net = windtunnel.translate(source)
@@ -100,7 +100,7 @@ def test_a_trainer_of_the_caller_bounds_the_models_that_test(monkeypatch: pytest
         epochs.append(len((result := train(*arguments)).epochs) - 1)
         return result
 
-    monkeypatch.setattr(training_run, "train", noted)
+    monkeypatch.setattr(residual_training, "train", noted)
     data, valid = rows(8000, 0), rows(COUNT, 1)
     trainer = pl.Trainer(
         max_epochs=2, accelerator="cpu", logger=False, enable_checkpointing=False, enable_progress_bar=False

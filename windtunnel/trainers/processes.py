@@ -13,7 +13,7 @@ import torch
 from pytorch_lightning.strategies import DDPStrategy
 from torch import Tensor, distributed as dist, nn
 
-from windtunnel.errors import BadInput
+from windtunnel.errors import BadInput, InvalidOption
 from windtunnel.program.weights_digest import weights_digest
 
 
@@ -37,7 +37,7 @@ def sum_processes(*values: Tensor | float) -> tuple[Tensor | float, ...]:
     return tuple(total.tolist())
 
 
-def of_processes(value: Any) -> list[Any]:
+def gather(value: Any) -> list[Any]:
     """The value in each process, by its number."""
     values = [value] * world()
     if world() > 1:
@@ -55,11 +55,11 @@ def process_weight(weight: Tensor) -> Tensor:
 
 def check_steps(batches: float) -> None:
     """Reject epochs of unequal length, in which a process would wait for another forever."""
-    if len({*(counts := of_processes(batches))}) > 1:
+    if len({*(counts := gather(batches))}) > 1:
         raise BadInput(f"the training loaders of the processes have {', '.join(map(str, counts))} batches; {_EQUAL}")
 
 
-def in_step(items: Iterable[Any]) -> Iterator[Any]:
+def require_equal_lengths(items: Iterable[Any]) -> Iterator[Any]:
     """The items of a loader without a length; raises if another process has more or fewer."""
     for count, item in enumerate(items):
         _check_others(1.0, count)
@@ -74,11 +74,11 @@ def _check_others(more: float, count: int | None) -> None:
         raise BadInput(f"{state}, and {int(count_going)} of {world()} processes have; {_EQUAL}")
 
 
-def check_same(net: nn.Module) -> None:
+def check_equal_weights(net: nn.Module) -> None:
     """Reject weights that differ between processes: each process translates and selects interactions by itself."""
     if world() == 1:
         return
-    digests = of_processes(weights_digest(net))
+    digests = gather(weights_digest(net))
     if other := [number for number, value in enumerate(digests) if value != digests[0]]:
         raise BadInput(
             f"the translations of processes {', '.join(map(str, other))} differ from that of process 0; load or "
@@ -92,29 +92,43 @@ def launched_processes() -> int:
     return int(os.environ.get("WORLD_SIZE", 1)) if launched else 1
 
 
+def planned_processes(accelerator: str, devices: Any) -> int:
+    """The number of processes that will train together, one per device, before Lightning has connected them."""
+    if (count := launched_processes()) > 1:
+        return count
+    if str(devices) in ("auto", "-1") and accelerator in ("auto", "gpu", "cuda"):
+        return max(torch.cuda.device_count(), 1)
+    return _device_count(devices)
+
+
+def _device_count(devices: Any) -> int:
+    """The devices of a list or a number of them; 1 for "auto"."""
+    return len(devices) if isinstance(devices, list | tuple) else int(devices) if str(devices).isdigit() else 1
+
+
 def check_devices(devices: Any) -> None:
     """Reject several devices where Lightning cannot start the processes: it runs the script again, once per device."""
-    count = len(devices) if isinstance(devices, list | tuple) else int(devices) if str(devices).isdigit() else 1
+    count = _device_count(devices)
     if count < 2 or launched_processes() > 1 or "LOCAL_RANK" in os.environ:
         return
     interactive = hasattr(sys, "ps1") or bool(sys.flags.interactive)
     if interactive or not Path(sys.argv[0]).is_file():
-        raise BadInput(
+        raise InvalidOption(
             f"devices={devices!r} needs a process for each device, which fit cannot start from a notebook, an "
             f"interactive session or python -c. Write a script and run it with: torchrun --standalone "
             f"--nproc-per-node {count} train.py; or give devices=1"
         )
 
 
-def launched(net: Any, devices: Any) -> dict[str, Any]:
+def trainer_arguments(net: Any, devices: Any) -> dict[str, Any]:
     """Arguments of a Trainer for several processes; none for one. Processes that torchrun started are the devices."""
     count, local_count = launched_processes(), int(os.environ.get("LOCAL_WORLD_SIZE", 1))
     if count > 1:
-        return {"devices": local_count, "num_nodes": count // local_count, "strategy": _averaged(net)}
-    return {} if devices in (1, "1") else {"strategy": _averaged(net)}
+        return {"devices": local_count, "num_nodes": count // local_count, "strategy": _ddp_strategy(net)}
+    return {} if devices in (1, "1") else {"strategy": _ddp_strategy(net)}
 
 
-def _averaged(net: Any) -> DDPStrategy:
+def _ddp_strategy(net: Any) -> DDPStrategy:
     """The strategy that averages gradients over the processes in each step.
 
     Only steps of methods may get no gradient. Buffers never change, so they are not broadcast: this would hang on

@@ -1,4 +1,12 @@
-"""The residual model as it is trained: on rows with init scores."""
+"""The residual model at its stages, from the fitted interactions to what is installed.
+
+1. ``ResidualModel`` (in ``modules/linear``): tables of interactions and columns, a factorization machine.
+2. ``ResidualForTraining``: one with fitted interactions and untrained columns, with the columns of the rows that it
+   reads. ``interactions.fit_interactions`` makes it.
+3. ``TrainableResidual``: the module that Lightning trains, on rows with init scores.
+4. ``TrainedResidual`` (in ``residual_training``): the trained one, with the scores that test it.
+5. ``InstallableResidual``: what ``installation.install_residual`` adds to the program.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +34,7 @@ USUAL_GRADIENT = 0.4
 """Gradient of the log loss where a fifth of the rows is positive: sqrt(0.2 (1 - 0.2))."""
 
 
-class ResidualOnScores(nn.Module):
+class TrainableResidual(nn.Module):
     """Init scores plus the column scores of a residual model; the init scores include those of its interactions.
 
     Shape
@@ -47,7 +55,7 @@ class ResidualOnScores(nn.Module):
 
 
 @dataclass(frozen=True)
-class FittedResidual:
+class InstallableResidual:
     """A residual model, and the columns of encoded rows that it reads."""
 
     model: ResidualModel
@@ -57,11 +65,11 @@ class FittedResidual:
         """Scores of its columns and interactions ``[N, K]``, for rows without init scores."""
         return in_slices(self.model, concat(self.inputs.select(rows)))
 
-    def shrunken(self, factor: float) -> FittedResidual:
+    def shrunken(self, factor: float) -> InstallableResidual:
         """A copy whose scores have this factor."""
         model = deepcopy(self.model)
         model.unit = model.unit * factor
-        return FittedResidual(model, self.inputs)
+        return InstallableResidual(model, self.inputs)
 
     def column_scores(self, rows: Batch) -> Tensor:
         """Scores of its columns alone."""
@@ -70,10 +78,10 @@ class FittedResidual:
 
 
 @dataclass(frozen=True)
-class ResidualFit:
+class ResidualForTraining:
     """A residual model with fitted interactions and untrained columns, and what its training adds to the rows."""
 
-    model: ResidualOnScores
+    model: TrainableResidual
     inputs: ResidualInputs  # the columns that the residual model reads
     # ``[N, K]``, scores of the interactions for each training row with a weight above 0, fitted without that row
     offset: Tensor
@@ -84,14 +92,14 @@ class ResidualFit:
         return self.model.residual
 
     @property
-    def fitted(self) -> FittedResidual:
+    def installable(self) -> InstallableResidual:
         """The residual model, and the columns that it reads."""
-        return FittedResidual(self.residual, self.inputs)
+        return InstallableResidual(self.residual, self.inputs)
 
     @property
-    def interactions_alone(self) -> FittedResidual:
+    def interactions_alone(self) -> InstallableResidual:
         """The interactions without the columns, whose factors are random until they are trained."""
-        return FittedResidual(self.residual.interactions_alone(), self.inputs)
+        return InstallableResidual(self.residual.interactions_alone(), self.inputs)
 
     @property
     def outputs(self) -> int:
