@@ -344,10 +344,10 @@ def test_strategies_run_in_every_backend(backend: str, strategy: str) -> None:
     for name in ("ordinal, trees with categories", "trees, zero as missing"):
         case = CASES[name]
         net = windtunnel.compile(case.fitted(), backend=backend, strategy=strategy)
-        check_equal_weights(net.scores(case.rows()), compiled(name).scores(case.rows()), backend)
+        check_same(net.scores(case.rows()), compiled(name).scores(case.rows()), backend)
 
 
-def check_equal_weights(scores: Tensor, wanted: Tensor, backend: str) -> None:
+def check_same(scores: Tensor, wanted: Tensor, backend: str) -> None:
     """Equal bits, but for ONNX Runtime, which adds up trees in an order that depends on its threads."""
     tolerance = 1e-12 if backend == "onnx" else 0.0
     torch.testing.assert_close(scores, wanted, rtol=tolerance, atol=tolerance)
@@ -364,7 +364,7 @@ def test_batches_are_cut(backend: str) -> None:
         return run(method, numbers, ids)
 
     net.engine.output = spy
-    check_equal_weights(net.scores(case.rows(20)), compiled(case.id).scores(case.rows(20)), backend)
+    check_same(net.scores(case.rows(20)), compiled(case.id).scores(case.rows(20)), backend)
     assert sorted(cuts) == [(0, 7), (7, 7), (14, 6)]  # threads may take the slices in any order
 
 
@@ -408,10 +408,10 @@ def test_saved_without_the_backend(backend: str, tmp_path) -> None:
     net.save(tmp_path / "net")
     loaded = windtunnel.load(tmp_path / "net")
     assert loaded.engine is None
-    check_equal_weights(loaded.scores(case.rows()), net.scores(case.rows()), backend)
+    check_same(loaded.scores(case.rows()), net.scores(case.rows()), backend)
     loaded.engine = engine(loaded, backend)
     assert type(loaded.engine) is type(net.engine)
-    check_equal_weights(loaded.scores(case.rows()), net.scores(case.rows()), backend)
+    check_same(loaded.scores(case.rows()), net.scores(case.rows()), backend)
 
 
 class Rejecting(Module):

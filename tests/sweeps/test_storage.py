@@ -16,6 +16,9 @@ import optuna
 import pytest
 from optuna.trial import TrialState
 from sklearn.base import clone
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer
 from sweep_case import QUICK, SPACE, TRAIN, VALID, logistic, rows, trees
 from sweep_runs import OPTIONS, auroc, counted, interrupt, sweep, url
 
@@ -23,6 +26,7 @@ import windtunnel
 from windtunnel.errors import BadInput
 from windtunnel.sweeps import study as study_module
 from windtunnel.sweeps.objective import Objective
+from windtunnel.sweeps.rows import SharedRows
 
 CASE = Path(__file__).parents[1] / "support" / "jobs" / "sweep_case.py"
 
@@ -135,6 +139,16 @@ def test_a_study_of_another_problem_is_rejected(tmp_path: Path) -> None:
         sweep(clone(logistic()).set_params(logisticregression__C=0.5).fit(*TRAIN), 1, storage=url(tmp_path))
     wider = {**SPACE, "learning_rate": {"low": 1e-4, "high": 0.2, "log": True}}
     assert len(sweep(logistic(), 2, storage=url(tmp_path), space=wider).history) == 2
+
+
+def test_rows_that_are_encoded_when_they_are_read_are_told_apart() -> None:
+    X, y = TRAIN
+    cubes = FunctionTransformer(lambda rows: np.asarray(rows) ** 3)
+    source = make_pipeline(cubes, LogisticRegression()).fit(X, y)
+    net = windtunnel.translate(source, untranslated="stream", calibrate=X)
+    assert net.hosts
+    first, again, other = (SharedRows(net, (rows, y), VALID).fingerprint() for rows in (X, X, X * 1.01))
+    assert first == again and {name for name in first if first[name] != other[name]} == {"rows"}
 
 
 def test_studies_in_one_folder_keep_their_models(tmp_path: Path) -> None:

@@ -113,7 +113,8 @@ class Recipe:
         drops the recipe's ``max_steps`` and ``val_check_interval``, one of ``max_steps`` its ``epochs``.
     max_steps : int or None
         Largest number of optimizer steps; if larger than ``val_check_interval``, it is rounded up to a multiple of
-        that. None for no limit but ``epochs``. The recipes "joint" and "paper" plan steps: a pass over few rows has few.
+        that. None for no limit but ``epochs``. The recipes "joint" and "paper" plan steps, as a pass over few rows has
+        few of them.
     val_check_interval : int or None
         Steps between two validations, over as many passes as they need; ``history.epochs`` then has a row per
         validation, and ``patience`` counts validations. None validates after each pass, or after ``max_steps`` if a

@@ -14,11 +14,15 @@ from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 from windtunnel.encode import Batch
 from windtunnel.errors import BadInput
+from windtunnel.objectives.losses import LOSSES
+from windtunnel.objectives.metrics import Metric
+from windtunnel.program.head import Head
 from windtunnel.progress import show_progress
 from windtunnel.trainers.data.encoded_rows import EncodedRows
 from windtunnel.trainers.data.encoding import encode_item
 from windtunnel.trainers.data.loader import loader
 from windtunnel.trainers.data.loader_adapter import LoaderAdapter
+from windtunnel.trainers.loop.evaluation import evaluate_both
 from windtunnel.trainers.loop.module import DataModule, Loaders
 from windtunnel.trainers.recipe import Recipe
 
@@ -351,6 +355,12 @@ def test_a_loader_in_memory_is_checked_as_its_rows_are(net: SmallNet) -> None:
     X, y = rows(20)
     with pytest.raises(BadInput, match="all 20 weights are 0"):
         DataModule(net, [(X[:10], y[:10], np.zeros(10)), (X[10:], y[10:], np.zeros(10))])
+
+
+def test_a_stream_of_validation_rows_without_weight() -> None:
+    metric, batch = Metric("loss", Head("regression")), ((torch.ones(4, 1),), torch.ones(4), torch.zeros(4))
+    with pytest.raises(BadInput, match="the weights of the validation rows are all 0"):
+        evaluate_both(metric, LOSSES["squared"], lambda scores: scores, [batch])
 
 
 X, y = rows(10)

@@ -52,7 +52,7 @@ def fitted(source: Any, compile: str | None, **options: Any) -> tuple[Translatio
     return net, weights.after
 
 
-def check_equal_weights(source: Any, **options: Any) -> Translation:
+def check_same(source: Any, **options: Any) -> Translation:
     """Train without and with compiling, and compare."""
     plain, steps = fitted(source, None, **options)
     counters.clear()
@@ -71,7 +71,7 @@ def check_equal_weights(source: Any, **options: Any) -> Translation:
 
 
 def test_a_residual_model_learns_the_same() -> None:
-    net = check_equal_weights(LogisticRegression().fit(*TRAIN))
+    net = check_same(LogisticRegression().fit(*TRAIN))
     again = pickle.loads(pickle.dumps(net))
     assert type(again) is Translation and (again.predict(X[:50]) == net.predict(X[:50])).all()
     gone = weakref.ref(net)
@@ -82,7 +82,7 @@ def test_a_residual_model_learns_the_same() -> None:
 
 def test_soft_trees_learn_the_same_with_dropout() -> None:
     with config.patch(fallback_random=True):  # drawn as without compiling
-        check_equal_weights(trees(), recipe="joint", dropout=0.1)
+        check_same(trees(), recipe="joint", dropout=0.1)
 
 
 def test_soft_trees_stay_outside_of_cuda_graphs() -> None:

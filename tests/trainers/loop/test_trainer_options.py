@@ -16,6 +16,7 @@ from windtunnel.errors import BadInput, InvalidOption
 from windtunnel.objectives.metrics import Metric
 from windtunnel.trainers.loop.best_checkpoint import BestCheckpoint
 from windtunnel.trainers.loop.module import DataModule, FineTuning
+from windtunnel.trainers.loop.trainer_options import TrainerOptions
 from windtunnel.trainers.processes import check_devices
 from windtunnel.trainers.recipe import Recipe
 
@@ -89,8 +90,21 @@ def test_devices_need_a_script_or_torchrun(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(sys, "argv", [__file__])
     check_devices(2)
     monkeypatch.setattr(sys, "ps1", ">>> ", raising=False)
-    with pytest.raises(BadInput, match="from a notebook"):
+    with pytest.raises(InvalidOption, match="from a notebook"):
         check_devices(2)
+
+
+def test_a_process_is_planned_for_each_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 4)
+    for accelerator, devices, count in (
+        ("cpu", 1, 1),
+        ("cpu", "auto", 1),
+        ("cpu", 3, 3),
+        ("gpu", [0, 2], 2),
+        ("auto", "auto", 4),
+        ("gpu", -1, 4),
+    ):
+        assert TrainerOptions(accelerator, devices).processes == count
 
 
 def test_lightning_itself_takes_the_parts() -> None:
@@ -114,7 +128,7 @@ def test_logs(tmp_path: Path) -> None:
     assert list(folder.glob("events.out.tfevents.*"))
     finetune(SmallNet(TASKS["binary"]), rows(), log_dir=tmp_path, logger=False, **QUICK)
     assert len(list(tmp_path.iterdir())) == 2
-    with pytest.raises(BadInput, match="give one of Lightning's loggers, or log_dir="):
+    with pytest.raises(InvalidOption, match="give one of Lightning's loggers, or log_dir="):
         finetune(SmallNet(TASKS["binary"]), rows(), logger=True, **QUICK)
 
 
