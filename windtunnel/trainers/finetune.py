@@ -66,7 +66,7 @@ def finetune(
 
     # Selection and installation.
     best = select(candidates, metric)
-    if best is trained.as_before:
+    if best is trained.unchanged:
         net.replace_program(program, origins=origins, head=head)
     _install(net, best)
     installed = _evaluated(net, best, recipe, data)

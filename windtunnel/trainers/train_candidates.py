@@ -53,14 +53,14 @@ class FitRun:
 class TrainedCandidates:
     """The candidates, the source or the translation first, with their metric and the epochs of the training.
 
-    ``as_before`` is a candidate whose program is that before the fit: the one with the residual models of an earlier
+    ``unchanged`` is a candidate whose program is that before the fit: the one with the residual models of an earlier
     fit, or a translation without trees, which training has changed.
     """
 
     metric: Metric
     training: TrainingResult
     candidates: list[Candidate]
-    as_before: Candidate | None = None
+    unchanged: Candidate | None = None
     untrained: Candidate | None = None  # soft trees before their training, where the caller made them soft
 
 
@@ -77,13 +77,13 @@ def train_candidates(run: FitRun) -> TrainedCandidates:
     """
     net = run.net
     earlier = _evaluate_and_remove_residuals(net, run.data, run.recipe) if run.recipe.residual else None
-    program, trained = net.program, _train(run)
+    program, trained = net.program, _train_by_recipe(run)
     if earlier is None:
         return trained
     source, *others = trained.candidates
     pipeline = source.pipeline or PipelineState(program, {}, net.head)
     source = replace(source, name="source pipeline", pipeline=pipeline)
-    return replace(trained, candidates=[earlier, source, *others], as_before=earlier)
+    return replace(trained, candidates=[earlier, source, *others], unchanged=earlier)
 
 
 def _evaluate_and_remove_residuals(net: TranslatedPipeline, data: DataModule, recipe: Recipe) -> Candidate | None:
@@ -96,13 +96,17 @@ def _evaluate_and_remove_residuals(net: TranslatedPipeline, data: DataModule, re
     return Candidate("translation", value, loss)
 
 
-def _train(run: FitRun) -> TrainedCandidates:
-    """Train a residual model, the translation itself, both, or nothing."""
+def _train_by_recipe(run: FitRun) -> TrainedCandidates:
+    """Train what the recipe asks for: a residual model, the translation itself, or both.
+
+    Where no residual model is possible, the translation is trained and tested; where none is found, nothing is.
+    """
     net, recipe = run.net, run.recipe
     if recipe.residual and recipe.joint:
         check_trainable(net)
         return _train_both(run)
-    if not recipe.residual or run.data.validated_on == "training rows" and is_trainable(net):
+    cannot_test = run.data.validated_on == "training rows" and is_trainable(net)
+    if not recipe.residual or cannot_test:
         return _train_translation(run)
     trained = _train_residual(run)
     if trained is not None:
@@ -158,11 +162,11 @@ def _train_tested_translation(run: FitRun) -> TrainedCandidates:
     net.replace_program(deepcopy(net.program))
     trained = _train_translation(run)
     untrained, *others = trained.candidates
-    candidates = [each for each in others if each.pipeline is not None]
-    if candidates:  # the source, whose exact trees replace the soft ones
-        candidates += _tested(run, source, trained)
+    candidates = [each for each in others if each.pipeline is not None]  # the source, if its exact trees became soft
+    if candidates:
+        candidates += _joint_candidate(run, source, trained)
         return replace(trained, candidates=candidates, untrained=untrained if source.modules else None)
-    return replace(trained, candidates=[untrained, *_tested(run, source, trained)], as_before=untrained)
+    return replace(trained, candidates=[untrained, *_joint_candidate(run, source, trained)], unchanged=untrained)
 
 
 def _source(net: TranslatedPipeline) -> PipelineState:
@@ -170,8 +174,8 @@ def _source(net: TranslatedPipeline) -> PipelineState:
     return PipelineState(net.program, dict(net.exact_modules), net.head, net.softening, net.calibration)
 
 
-def _tested(run: FitRun, source: PipelineState, trained: TrainedCandidates) -> list[Candidate]:
-    """The candidate of joint training, where it was trained: rejected if it is not significantly better."""
+def _joint_candidate(run: FitRun, source: PipelineState, trained: TrainedCandidates) -> list[Candidate]:
+    """The candidate of joint training, with its test against the source; empty if no epoch was trained."""
     tuned = trained.candidates[-1]
     if tuned.name != JOINT:
         return []
@@ -208,7 +212,7 @@ def _train_both(run: FitRun) -> TrainedCandidates:
 
     net.replace_program(deepcopy(net.program))
     trained = _train_translation(run)
-    for tuned in _tested(run, source, trained):
+    for tuned in _joint_candidate(run, source, trained):
         candidates.append(tuned)
         if not tuned.rejected and trained.training.error is None:
             on_tuned = _train_residual(residual_run)
