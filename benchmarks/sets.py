@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib.util
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 from typing import Annotated, Any
 
 import numpy as np
@@ -79,7 +80,7 @@ def load(spec: str, *, rows: int | None = None, seed: int = 0) -> DataSet:
         raise BadInput(f"{spec!r} is no data set; write NAME=PATH, such as criteo=train.txt or clicklog=1000000")
     if name in PUBLISHED:
         return _checked(name, *PUBLISHED[name](Path(path), rows=rows, seed=seed))
-    X, y, split = _clicks(path) if name == "clicklog" else _from_folder(name, Path(path))
+    X, y, split = _clicks(path) if name == "clicklog" else load_from(Path(path), name)
     taken = drawn(np.ones(len(X), dtype=bool), rows, 1.0, seed)
     return _checked(name, X[taken].reset_index(drop=True), np.asarray(y)[taken], np.asarray(split)[taken])
 
@@ -93,19 +94,31 @@ def _clicks(rows: str) -> tuple[pd.DataFrame, NDArray[np.int64], NDArray[Any]]:
     return X, y, np.where(at < 0.8, "train", np.where(at < 0.9, "valid", "test")).astype(object)
 
 
-def _from_folder(name: str, folder: Path) -> tuple[pd.DataFrame, NDArray[Any], NDArray[Any]]:
+def names_in(folder: Path) -> list[str]:
+    """The data sets of a folder: ``NAMES`` of its ``datasets.py``."""
+    names: list[str] = [*_loaders(folder).NAMES]
+    return names
+
+
+def load_from(folder: Path, name: str) -> tuple[pd.DataFrame, NDArray[Any], NDArray[Any]]:
+    """Rows, target and the part of each row, by ``load`` of the folder's ``datasets.py``."""
+    loaders = _loaders(folder)
+    try:
+        loaded: tuple[pd.DataFrame, NDArray[Any], NDArray[Any]] = loaders.load(name)
+    except (KeyError, ValueError) as error:
+        raise BadInput(f"{folder / LOADERS} does not load {name!r}: {error}") from error
+    return loaded
+
+
+def _loaders(folder: Path) -> ModuleType:
     file = folder / LOADERS
     if not file.is_file():
-        raise FileNotFoundError(f"no file {file}; for {name!r} give a folder with a {LOADERS} that has load(name)")
+        raise FileNotFoundError(f"no file {file}; give a folder with a {LOADERS} that has NAMES and load(name)")
     spec = importlib.util.spec_from_file_location("datasets_of_folder", file)
     assert spec is not None and spec.loader is not None  # the name ends in .py
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    try:
-        loaded: tuple[pd.DataFrame, NDArray[Any], NDArray[Any]] = module.load(name)
-    except (KeyError, ValueError) as error:
-        raise BadInput(f"{file} does not load {name!r}: {error}") from error
-    return loaded
+    return module
 
 
 def _checked(name: str, X: pd.DataFrame, y: NDArray[Any], split: NDArray[Any]) -> DataSet:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import runpy
 import sys
 from collections.abc import Sequence
 from itertools import groupby
@@ -20,7 +19,7 @@ from benchmarks.accuracy.report import write_report
 from benchmarks.accuracy.table import Scores, grids
 from benchmarks.accuracy.task import Task, prepare
 from benchmarks.command import command, parse_seeds
-from benchmarks.sets import LOADERS, load
+from benchmarks.sets import load, names_in
 from benchmarks.stored import Results, key
 from windtunnel.cli import Commands
 from windtunnel.errors import BadInput, nearest
@@ -118,10 +117,7 @@ def _sets(data: Path | None, wanted: Sequence[str] | None) -> list[str]:
     """The wanted names, or all of the folder and all that are built in."""
     names = list(BUILT_IN)
     if data is not None:
-        file = data / LOADERS
-        if not file.is_file():
-            raise FileNotFoundError(f"no file {file}; give --data a folder with a {LOADERS}")
-        names = [*runpy.run_path(str(file))["NAMES"], *names]
+        names = [*names_in(data), *names]
     if twice := [name for name in BUILT_IN if names.count(name) > 1]:
         raise BadInput(f"{data} has sets {', '.join(twice)}, as are built in here; give them other names")
     for name in wanted or []:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-import sys
 from functools import cache, partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from xgboost import XGBClassifier, XGBRegressor
 from benchmarks.inference.model import Model
 from benchmarks.inference.peers import PEERS
 from benchmarks.inference.trees import QUIET
+from benchmarks.sets import load_from
 
 FITTED_ON = 100_000
 SETS = {"flights2008": "predict_proba", "census_kdd": "predict_proba", "taxi_duration": "predict"}
@@ -29,10 +30,7 @@ def loaded(name: str) -> tuple[NDArray[np.float64], NDArray[Any]]:
 
     The folder of the data sets, with its ``datasets.py``, is in the environment variable ``WINDTUNNEL_DATA``.
     """
-    sys.path.insert(0, os.environ["WINDTUNNEL_DATA"])
-    import datasets
-
-    frame, y, _ = datasets.load(name)
+    frame, y, _ = load_from(Path(os.environ["WINDTUNNEL_DATA"]), name)
     numbers = frame.apply(lambda column: column if pd.api.types.is_numeric_dtype(column) else pd.factorize(column)[0])
     order = np.random.default_rng(0).permutation(len(frame))[:300_000]
     return numbers.to_numpy(np.float32)[order].astype(np.float64), np.asarray(y)[order]
