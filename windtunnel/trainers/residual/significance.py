@@ -48,7 +48,9 @@ class SignificanceTest:
         """
         if self.significant:
             return False
-        return self.worsens_metric or not self.gain >= -self.standard_error  # NaN is not above anything
+        # A gain above its error that is not significant failed by the metric; NaN is within no error.
+        within_error = abs(self.gain) <= self.standard_error
+        return self.worsens_metric or not within_error
 
     @property
     def installed_part(self) -> float:
