@@ -74,6 +74,12 @@ class Vocabulary:
         values = np.array(self.values, dtype=dtype)
         return pd.Index(values, dtype=object) if self.wide else labels_index(values)
 
+    @cached_property
+    def _rounded_index(self) -> tuple[pd.Index[Any], NDArray[np.int64]]:
+        """The distinct values as float64, and the position of the first value that is rounded to each."""
+        rounded, positions = np.unique(np.array(self.values, dtype=np.float64), return_index=True)
+        return pd.Index(rounded), positions
+
     def ids(self, column: pd.Series) -> NDArray[np.int64]:
         """The id of each value of a column, int64 [B]."""
         if column.dtype == object and NONE_CATEGORY in self.values:
@@ -134,6 +140,12 @@ class Vocabulary:
 
     def _ids_of_objects(self, column: pd.Series) -> NDArray[np.int64]:
         missing = column.isna().to_numpy()
+        if self.kind == "number" and self.wide and pd.api.types.is_float_dtype(column.dtype):
+            # A column of long ids is float64 if one is missing; sources then compare rounded ids.
+            index, positions = self._rounded_index
+            found = index.get_indexer(column.to_numpy(np.float64, na_value=np.nan))
+            ids = np.where(found < 0, UNKNOWN_ID, positions[found] + FIRST_ID)
+            return self._finish(ids, missing, column)
         if self.kind == "number" and not self.wide:
             keys: Any = np.full(len(column), np.nan)
             keys[~missing] = numbers_among(column[~missing])
