@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pyarrow as pa
 import pytest
 import torch
@@ -224,6 +225,10 @@ ROWS: dict[str, tuple[Callable[[pd.DataFrame], Any], str]] = {
         "a list of dicts, or an array with two dimensions. A single row is X.reshape(1, -1) of an array or "
         "X.iloc[[0]] of a DataFrame.",
     ),
+    "a plan for rows": (
+        lambda X: pl.from_pandas(X).lazy(),
+        "rows given as a LazyFrame, which holds none yet; give rows.collect()",
+    ),
     "a path": (
         lambda X: "rows.parquet",
         "rows given as str with 0 dimensions; accepted are a pandas DataFrame, an Arrow table, a dict of columns, "
@@ -240,6 +245,12 @@ ROWS: dict[str, tuple[Callable[[pd.DataFrame], Any], str]] = {
         "rows, or what its own encode gave.",
     ),
 }
+
+
+def test_a_translation_is_not_translated_again() -> None:
+    net = windtunnel.translate(LogisticRegression().fit(FRAME[["age"]], Y["label"]))
+    with pytest.raises(UnsupportedEstimator, match="this is a translation already: fit, compile or export it"):
+        windtunnel.translate(net)
 
 
 @pytest.mark.parametrize("name", ROWS)

@@ -11,6 +11,7 @@ from windtunnel.assemble import Assembly
 from windtunnel.compiler.passes import look_up_sums
 from windtunnel.compiler.strategies import convert_trees
 from windtunnel.encode import Rows
+from windtunnel.errors import UnsupportedEstimator
 from windtunnel.pipeline.constraints import warn_of_constraints
 from windtunnel.program.records.fidelity import CalibrationRows, warn_if_low
 from windtunnel.program.records.training_profile import TrainingProfile
@@ -72,6 +73,8 @@ def translate(
     """
     check_options(level, start, temperature, untranslated)
     check_calibration_rows(calibrate)
+    if isinstance(pipeline, Translation):
+        raise UnsupportedEstimator("this is a translation already: fit, compile or export it as it is")
     net = Translation.of(Assembly(pipeline, untranslated, calibrate))
     warn_of_constraints(pipeline, stacklevel=3)
     look_up_sums(net)

@@ -47,6 +47,8 @@ def as_frame(rows: Rows) -> pd.DataFrame:
         array = np.asarray(rows, dtype=None if isinstance(rows, np.ndarray) else object)
         # Objects stay objects: pandas would convert texts to its string type, and None in them to NaN.
         return pd.DataFrame(array, dtype=object if array.dtype == object else None)
+    if type(rows).__name__ == "LazyFrame":  # polars, which need not be installed
+        raise BadInput("rows given as a LazyFrame, which holds none yet; give rows.collect()")
     raise BadInput(
         f"rows given as {type(rows).__name__} with {dimensions(rows)} dimensions; accepted are a pandas DataFrame, an "
         "Arrow table, a dict of columns, a list of dicts, or an array with two dimensions. A single row is "
