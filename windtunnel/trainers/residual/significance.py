@@ -73,8 +73,8 @@ def compare_scores(
 ) -> SignificanceTest:
     """Test whether scores lower the loss, and do not worsen the metric by more than its standard error.
 
-    ``after`` holds cross-fitted scores where a model was fitted on validation rows; joint training passes the scores of
-    one model. ``rest`` is the target and maybe the weight.
+    ``after`` has for each half the scores of the model of the other half, where models were fitted on validation rows;
+    joint training passes the scores of one model. ``rest`` is the target and maybe the weight.
     """
     test = compare_losses(loss, split.shuffled, before, after, *rest)
     if not test.gain > 0:

@@ -49,7 +49,7 @@ def weighted_trees(
     metric: Metric,
     generator: torch.Generator,
 ) -> WeightedTrees | None:
-    """Fit tree-block weights on the validation rows, and test them by cross-fitting.
+    """Fit tree-block weights on the validation rows, and test those of each half on the other.
 
     For the test each half of the rows has the scores of weights that were fitted on the other half. Weights that worsen
     the metric of the rows that they are fitted on are not significant. Returns None if the program ends in no boosted
