@@ -28,7 +28,7 @@ from sklearn.tree import DecisionTreeRegressor
 from xgboost import XGBRegressor
 
 import windtunnel
-from windtunnel.api.crossfit import _losses, _scores
+from windtunnel.api.crossfit import _raw_scores, _validation_losses
 from windtunnel.errors import BadInput, InvalidOption
 from windtunnel.objectives.losses import loss_for
 from windtunnel.trainers.recipe import Recipe
@@ -188,8 +188,8 @@ def test_cross_fitting_a_poisson_model_learns_from_logarithms() -> None:
     net = windtunnel.crossfit(PoissonRegressor(), X, Y, valid=(X, Y), folds=2, epochs=2, progress=False)
     assert net.head.link == "exp"
     outputs = np.array([0.5, 2.0, 7.0])
-    np.testing.assert_allclose(net.head.linked(_scores(net.head, outputs))[:, 0].numpy(), outputs, rtol=1e-12)
-    assert torch.isfinite(_scores(net.head, np.zeros(1))).all()
+    np.testing.assert_allclose(net.head.linked(_raw_scores(net.head, outputs))[:, 0].numpy(), outputs, rtol=1e-12)
+    assert torch.isfinite(_raw_scores(net.head, np.zeros(1))).all()
 
 
 @pytest.mark.parametrize(
@@ -206,7 +206,7 @@ def test_members_are_compared_with_a_source_of_another_link(family: Any, options
     source = family(n_estimators=8, **options).fit(X, y)
     members = crossfitted(source).fit(X, y)
     members.estimators_ = [source, source]
-    ours, theirs = _losses(windtunnel.compile(members), windtunnel.compile(source), Recipe(), (X, y))
+    ours, theirs = _validation_losses(windtunnel.compile(members), windtunnel.compile(source), Recipe(), (X, y))
     assert float(theirs.mean) == pytest.approx(own_loss(source, y), rel=1e-5)
     torch.testing.assert_close(ours.loss, theirs.loss, rtol=1e-5, atol=1e-6)
 

@@ -475,7 +475,7 @@ def test_checkpoints_within_an_epoch_that_cannot_be(net: Any, folder: Path, tmp_
             "needs rows that can be read on from the middle",
         ),
     ]:
-        with pytest.raises(BadInput, match=match):
+        with pytest.raises(InvalidOption, match=match):
             net.fit(train, valid_rows(), **options, **QUICK)
     options = {"logger": False, "enable_checkpointing": False, "enable_progress_bar": False, "accelerator": "cpu"}
     trainer = pl.Trainer(accumulate_grad_batches=2, **options)
