@@ -143,8 +143,8 @@ class Vocabulary:
         if self.kind == "number" and self.wide and pd.api.types.is_float_dtype(column.dtype):
             # A column of long ids is float64 if one is missing; sources then compare rounded ids.
             index, positions = self._rounded_index
-            found = index.get_indexer(column.to_numpy(np.float64, na_value=np.nan))
-            ids = np.where(found < 0, UNKNOWN_ID, positions[found] + FIRST_ID)
+            position = index.get_indexer(pd.Index(column.to_numpy(np.float64, na_value=np.nan)))
+            ids = np.where(position < 0, UNKNOWN_ID, positions[position] + FIRST_ID)
             return self._finish(ids, missing, column)
         if self.kind == "number" and not self.wide:
             keys: Any = np.full(len(column), np.nan)
