@@ -26,7 +26,7 @@ from windtunnel.trainers.residual.residual_stages import InstallableResidual
 
 @dataclass(frozen=True)
 class PipelineState:
-    """A pipeline to install."""
+    """The program, exact modules and head to put into a translation; a softening plan lets its trees become soft."""
 
     program: Program
     modules: Mapping[int, Module]  # those that replace soft ones in the program, by position

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from windtunnel.objectives.losses import CustomLoss
+from windtunnel.objectives.losses import CustomLoss, Loss
 from windtunnel.progress import Phase, show_progress
 from windtunnel.trainers.data.encoded_rows import EncodedRows
 from windtunnel.trainers.loop.checkpoints import CheckpointOptions
@@ -78,22 +78,28 @@ def _other_half_scores(
     first, second = halves.split.halves
     with Phase("training two residual models for the test", 2) as phase, show_progress(False):
         for initial, selected_on, tested in zip(halves.fits, (first, second), (second, first), strict=True):
+            if initial is not None:
+                fit = replace(initial, model=deepcopy(initial.model))
+                valid = fit.validation_batches(EncodedRows(*take(halves.rows, selected_on)).in_order())
+                loaders = Loaders(fit.training_batches(training, mask), valid)
+                result = _train_where_defined(fit, loaders, halves.loss, recipe, lightning)
+                if result is not None and result.error is not None:
+                    result.error.__notes__ = ["the translation holds the best epoch, which is not tested any more"]
+                    return scores, result.error
+                if result is not None and result.best_epoch:
+                    scores[tested] = _column_scores(fit, setup, tested)
             phase.advance()
-            if initial is None:
-                continue
-            fit = replace(initial, model=deepcopy(initial.model))
-            valid = fit.validation_batches(EncodedRows(*take(halves.rows, selected_on)).in_order())
-            values = evaluate_both(recipe.metric_for(fit.model), halves.loss, fit.model, valid)
-            if not all(map(math.isfinite, values)):
-                continue
-            loaders = Loaders(fit.training_batches(training, mask), valid)
-            result = train(fit.model, loaders, recipe, lightning, CheckpointOptions())
-            if result.error is not None:
-                result.error.__notes__ = ["the translation holds the best epoch, which is not tested any more"]
-                return scores, result.error
-            if result.best_epoch:
-                scores[tested] = _column_scores(fit, setup, tested)
     return scores, None
+
+
+def _train_where_defined(
+    fit: ResidualForTraining, loaders: Loaders, loss: Loss, recipe: Recipe, lightning: TrainerOptions
+) -> TrainingResult | None:
+    """Train a model; None if the metric or the loss of its validation rows is not finite."""
+    values = evaluate_both(recipe.metric_for(fit.model), loss, fit.model, loaders.valid)
+    return (
+        train(fit.model, loaders, recipe, lightning, CheckpointOptions()) if all(map(math.isfinite, values)) else None
+    )
 
 
 def _column_scores(fit: ResidualForTraining, setup: ResidualSetup, index: Tensor | slice) -> Tensor:
