@@ -142,17 +142,19 @@ class Vocabulary:
         missing = column.isna().to_numpy()
         if self.kind == "number" and self.wide and pd.api.types.is_float_dtype(column.dtype):
             # A column of long ids is float64 if one is missing; sources then compare rounded ids.
-            index, positions = self._rounded_index
-            position = index.get_indexer(pd.Index(column.to_numpy(np.float64, na_value=np.nan)))
-            ids = np.where(position < 0, UNKNOWN_ID, positions[position] + FIRST_ID)
-            return self._finish(ids, missing, column)
-        if self.kind == "number" and not self.wide:
-            keys: Any = np.full(len(column), np.nan)
-            keys[~missing] = numbers_among(column[~missing])
-        else:
-            keys = pd.Index(column.astype(object), dtype=object)  # else pandas converts them to texts of Arrow
-        position = self._index.get_indexer(keys) if len(self.values) else np.full(len(column), -1)
+            index, first = self._rounded_index
+            rounded = index.get_indexer(pd.Index(column.to_numpy(np.float64, na_value=np.nan)))
+            position = np.where(rounded < 0, rounded, first[rounded])
+        elif self.kind == "number" and not self.wide:
+            numbers = np.full(len(column), np.nan)
+            numbers[~missing] = numbers_among(column[~missing])
+            position = self._positions(numbers)
+        else:  # as objects, else pandas converts them to texts of Arrow
+            position = self._positions(pd.Index(column.astype(object), dtype=object))
         return self._finish(np.where(position < 0, UNKNOWN_ID, position + FIRST_ID), missing, column)
+
+    def _positions(self, keys: Any) -> NDArray[Any]:
+        return self._index.get_indexer(keys) if len(self.values) else np.full(len(keys), -1)
 
     @cached_property
     def _id_of_text(self) -> dict[str, int]:

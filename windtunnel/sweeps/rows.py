@@ -19,7 +19,7 @@ from windtunnel.trainers.data.loader import loader
 from windtunnel.trainers.recipe import Recipe
 
 FINGERPRINTED_ROWS = 10_000
-"""Rows of each part that tell it from others, if rows are encoded when they are read."""
+"""Rows of each part that tell it from others, if rows are encoded when they are read; else all do."""
 COSTED_ROWS = 256
 """Validation rows whose scoring is timed, as the cost of inference."""
 
@@ -65,9 +65,7 @@ class SharedRows:
         for part in (self.train, self.valid):
             assert part.target is not None
             targets.update(part.target.numpy(force=True).tobytes())
-            # Encoded again if they are encoded when they are read, such as the outputs of host steps.
-            encoded = part.rows if type(part) is EncodedRows else part.collect(FINGERPRINTED_ROWS)[0]
-            for block in (*encoded, part.weight):
+            for block in (*part.in_order().collect(FINGERPRINTED_ROWS)[0], part.weight):
                 rows.update(b"" if block is None else block.contiguous().numpy(force=True).tobytes())
         sizes = {"train_rows": self.train.size, "valid_rows": self.valid.size}
         return {**sizes, "targets": targets.hexdigest(), "rows": rows.hexdigest()}
