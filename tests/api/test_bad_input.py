@@ -145,6 +145,12 @@ def test_calibration_rows_that_the_source_rejects(rows: pd.DataFrame) -> None:
         windtunnel.translate(linear(), calibrate=rows.assign(city="Atlantis"))
 
 
+def test_a_translation_is_not_translated_again() -> None:
+    net = windtunnel.translate(LogisticRegression().fit(FRAME[["age"]], Y["label"]))
+    with pytest.raises(UnsupportedEstimator, match="this is a translation already: fit, compile or export it"):
+        windtunnel.translate(net)
+
+
 ROWS: dict[str, tuple[Callable[[pd.DataFrame], Any], str]] = {
     "misspelt": (
         lambda X: X.rename(columns={"income": "incomes"}),
@@ -245,12 +251,6 @@ ROWS: dict[str, tuple[Callable[[pd.DataFrame], Any], str]] = {
         "rows, or what its own encode gave.",
     ),
 }
-
-
-def test_a_translation_is_not_translated_again() -> None:
-    net = windtunnel.translate(LogisticRegression().fit(FRAME[["age"]], Y["label"]))
-    with pytest.raises(UnsupportedEstimator, match="this is a translation already: fit, compile or export it"):
-        windtunnel.translate(net)
 
 
 @pytest.mark.parametrize("name", ROWS)
