@@ -33,6 +33,7 @@ from windtunnel.trainers.residual.significance import GroupLosses, group_losses
 
 RECIPE_FIELDS = [field.name for field in fields(Recipe)]
 CHECKPOINT_OPTIONS = ("checkpoint_dir", "checkpoint_every", "resume_from")
+"""Options of the members' fit alone: a second fit would write into the same folder."""
 MANY_ROWS = 10_000
 """With this number of training rows or more, a member loses little by missing a fold."""
 

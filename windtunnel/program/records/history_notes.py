@@ -6,7 +6,7 @@ from windtunnel.program.records.fit_record import AT_LIMIT, HARMS_OLD_ROWS, NEED
 from windtunnel.program.records.refresh_details import LARGE, RefreshDetails
 
 UNCHANGED = ("translation", "source pipeline")
-"""Candidates that score rows as the model before this fit does."""
+"""Candidates that this fit has not trained."""
 DRIFTING = 8
 """Columns that a note on drift names."""
 
