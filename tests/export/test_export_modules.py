@@ -42,7 +42,7 @@ OTHERS = {
     "ResidualModel", "ResidualSum", "LogProbabilities", "SoftBins", "SoftLeaves", "SoftSplits",
     "SoftThresholdedLinear", "SoftTrees",
     # What boosted residuals have, whose tests export a whole translation.
-    "CellStatistics", "TablePerceptron",
+    "CellStatistics",
     # What sources of scikit-learn before 1.9 need, which test_scikit_learn_version.py has.
     "LastLabelIndex",
 }  # fmt: skip

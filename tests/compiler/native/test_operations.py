@@ -19,7 +19,6 @@ from windtunnel.compiler.native.image import ImageWriter, operations_of
 from windtunnel.compiler.native.lowering import NotNative, lower
 from windtunnel.modules.base import Module
 from windtunnel.modules.linear.residual_model import ResidualModel, cell_keys, interaction_cells, padded_columns
-from windtunnel.modules.linear.table_perceptron import TablePerceptron
 from windtunnel.modules.tables.cell_statistics import CellStatistics
 from windtunnel.modules.trees.hard import TreeWalk
 
@@ -103,28 +102,13 @@ def test_residual_model_and_cell_statistics() -> None:
         model.factors.normal_(generator=drawn)
     bins = torch.randint(0, 255, (len(model.keys) + 3, 2), generator=drawn).to(torch.uint8)
     statistics = CellStatistics(edges, model.size, model.interactions, model.cell_count, model.keys, bins)
-    with_codes = CellStatistics(edges, model.size, model.interactions, model.cell_count, model.keys, bins, True, True)
+    with_numbers = CellStatistics(edges, model.size, model.interactions, model.cell_count, model.keys, bins, True)
     numbers = torch.randn(300, 2, generator=drawn, dtype=torch.float64)
     numbers[::9, 0], numbers[::11, 1], numbers[5, 0] = math.nan, math.inf, edges[0, 2]
     x = torch.cat([numbers, torch.randint(0, 4, (300, 2), generator=drawn).double()], dim=1)
     with torch.no_grad():
-        for module in (model, model.interactions_alone(), statistics, with_codes):
+        for module in (model, model.interactions_alone(), statistics, with_numbers):
             torch.testing.assert_close(computed(module, x), module(x), rtol=1e-12, atol=1e-12)
-        assert torch.equal(with_codes(x)[:, -4:], model.codes(x).double())
-
-
-def test_two_layers_that_read_numbers_and_codes() -> None:
-    drawn = torch.Generator().manual_seed(0)
-    shapes = {"rows": (15, 10), "hidden_weight": (10, 3), "hidden_bias": (10,), "weight": (2, 10), "bias": (2,)}
-    tensors = {name: torch.randn(shape, generator=drawn, dtype=torch.float64) for name, shape in shapes.items()}
-    module = TablePerceptron(**tensors, start=torch.tensor([0, 9])).eval()
-    codes = torch.stack([torch.randint(0, count, (300,), generator=drawn) for count in (9, 6)], dim=1)
-    x = torch.cat([torch.randn(300, 3, generator=drawn, dtype=torch.float64), codes.double()], dim=1)
-    one_hot = torch.nn.functional.one_hot(codes + module.start, 15).sum(dim=1).double()
-    hidden = (x[:, :3] @ tensors["hidden_weight"].t() + one_hot @ tensors["rows"] + tensors["hidden_bias"]).relu()
-    with torch.no_grad():
-        torch.testing.assert_close(module(x), hidden @ tensors["weight"].t() + tensors["bias"])
-        torch.testing.assert_close(computed(module, x), module(x), rtol=1e-12, atol=1e-12)
 
 
 def test_what_two_modules_compute_alike_is_computed_once() -> None:

@@ -26,7 +26,6 @@ from windtunnel.objectives.losses import LOSSES
 from windtunnel.trainers.residual.boosted.boosting import BoostingRows, Datasets, boost, boosting_derivatives
 from windtunnel.trainers.residual.boosted.cell_tables import PRIOR_ROWS, CellTables, TargetRows, row_blocks
 from windtunnel.trainers.residual.boosted.fit_boosted import BoostedResidual
-from windtunnel.trainers.residual.boosted.network import Network
 from windtunnel.trainers.residual.init_scores import ResidualInputs
 
 ROWS, TRAIN, VALID = 9000, slice(0, 6000), slice(6000, 8500)
@@ -122,7 +121,7 @@ def test_boosting_lowers_the_loss_of_several_scores() -> None:
     features = random.normal(size=(1500, 2)).astype(np.float32)
     target = torch.from_numpy((features[:, 0] > 0).astype(int) + (features[:, 1] > 0))
     parts = slice(0, 1000), slice(1000, 1500)
-    binned = Datasets.of(*(features[part] for part in parts), numeric=2)
+    binned = Datasets.of(*(features[part] for part in parts))
     train, valid = (BoostingRows(target[part]) for part in parts)
     halves = torch.arange(500).tensor_split(2)
     boosting = boost(binned, torch.zeros(3), train, valid, halves, LOSSES["softmax"], seed=0, max_trees=60)
@@ -150,8 +149,8 @@ def test_its_trees_read_numbers_too(fitted_on_numbers: windtunnel.Translation, t
     assert net.history is not None and net.history.kept is not None and "boosted" in net.history.kept.name
     (statistics,) = (step.module for step in net.program.steps if isinstance(step.module, CellStatistics))
     (trees,) = (step.module for step in net.program.steps if isinstance(step.module, HardTrees))
-    first_code = trees.width - len(statistics.size)
-    assert statistics.number_codes and trees.ensemble().feature.max() >= first_code
+    first_number = trees.width - len(statistics.edges)
+    assert statistics.number_codes and trees.ensemble().feature.max() >= first_number
     rows, scores = X[8500:], net.scores(X[8500:]).double().numpy()
     assert rows["u"].isna().any() and roc_auc_score(y[8500:], scores[:, 0]) > net.history.start + 0.2
     explanation = net.explain(rows[:50])
@@ -167,10 +166,9 @@ def test_its_trees_read_numbers_too(fitted_on_numbers: windtunnel.Translation, t
 def test_it_is_a_weighted_mean_whose_change_can_be_shrunken(fitted: windtunnel.Translation) -> None:
     steps: Any = fitted.program.steps
     (position,) = (at for at, step in enumerate(steps) if isinstance(step.module, CellStatistics))
-    statistics, trees, perceptron, _, total = (step.module for step in steps[position : position + 5])
-    inputs, network_reads = ([column for _, column in steps[at].places()] for at in (position, position + 2))
-    network = Network(perceptron, network_reads[perceptron.hidden_weight.shape[1] :])
-    boosted = BoostedResidual(statistics, trees, network, ResidualInputs([], inputs), total.weight, torch.zeros(0, 1))
+    statistics, trees, network, _, total = (step.module for step in steps[position : position + 5])
+    inputs = ResidualInputs([], [column for _, column in steps[position].places()])
+    boosted = BoostedResidual(statistics, trees, network, inputs, total.weight, torch.zeros(0, 1))
     rows, start = fitted.encode(rows_and_target()[0][-50:]), torch.full((50, 1), 2.0)
     assert 0 <= boosted.weight < 1
     whole, half, none = (boosted.shrunken(factor).scores(rows, start) for factor in (1.0, 0.5, 0.0))

@@ -1,13 +1,13 @@
-"""Contributions of the features to the output of a differentiable function."""
+"""Contributions of the features to the output of layers of neurons."""
 
 from __future__ import annotations
-
-from collections.abc import Callable
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+
+from windtunnel.modules.linear.multilayer import MultilayerPerceptron
 
 POINTS = 32
 """Points of a line at which the gradient is taken."""
@@ -15,7 +15,7 @@ ROWS_AT_ONCE = 1024
 
 
 def integrated_gradients(
-    function: Callable[[Tensor], Tensor], x: Tensor, start: Tensor
+    layers: MultilayerPerceptron, x: Tensor, start: Tensor
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     r"""Contributions of features to the output, and the output that they start from, that of the features ``start``.
 
@@ -26,8 +26,7 @@ def integrated_gradients(
 
     Parameters
     ----------
-    function : callable
-        ``[B, width]`` to ``[B, K]``, each row by itself.
+    layers : MultilayerPerceptron
     x : Tensor
         ``[B, width]``, features.
     start : Tensor
@@ -44,23 +43,23 @@ def integrated_gradients(
     """
     x = x.detach()
     with torch.no_grad():
-        base = function(start.unsqueeze(0))[0].double()
-    parts = [_of_rows(function, rows, start, base) for rows in torch.split(x, ROWS_AT_ONCE)]
+        base = layers(start.unsqueeze(0))[0].double()
+    parts = [_of_rows(layers, x[first : first + ROWS_AT_ONCE], start, base) for first in range(0, len(x), ROWS_AT_ONCE)]
     return torch.cat(parts).cpu().numpy(), base.cpu().numpy()
 
 
-def _of_rows(function: Callable[[Tensor], Tensor], x: Tensor, start: Tensor, base: Tensor) -> Tensor:
+def _of_rows(layers: MultilayerPerceptron, x: Tensor, start: Tensor, base: Tensor) -> Tensor:
     change = x - start
     gradient = x.new_zeros(len(x), x.shape[1], len(base), dtype=torch.float64)
     for point in range(POINTS):
         at = (start + change * ((point + 0.5) / POINTS)).requires_grad_()
         with torch.enable_grad():
-            outputs = function(at).sum(dim=0)
+            outputs = layers(at).sum(dim=0)
             for k, output in enumerate(outputs):
                 gradient[:, :, k] += torch.autograd.grad(output, at, retain_graph=k + 1 < len(outputs))[0]
     values = gradient * (change.double().unsqueeze(2) / POINTS)
     with torch.no_grad():
-        missing = function(x).double() - base - values.sum(dim=1)
+        missing = layers(x).double() - base - values.sum(dim=1)
     size = values.abs()
     share = size / size.sum(dim=1, keepdim=True).clamp_min(torch.finfo(size.dtype).tiny)
     contributions: Tensor = values + share * missing.unsqueeze(1)

@@ -1,4 +1,4 @@
-"""Target statistics and row counts of combinations of values, and codes of columns: features of a boosted residual."""
+"""Target statistics and row counts of combinations of values, and bins of numbers: features of a boosted residual."""
 
 # No postponed annotations here: torch.jit.script reads the class-level ones and takes no strings.
 
@@ -18,11 +18,11 @@ class CellStatistics(Module):
 
     The table has a row for each cell with training rows, and a row per interaction for all its other cells. The
     bin of a feature is the number of its borders below it. With ``number_codes`` the codes of the numbers are further
-    features, and with ``category_codes`` those of the categories behind them.
+    features.
 
     Shape
     -----
-    ``[B, numbers + categories]`` -> ``[B, P F]``, and behind these a column per code
+    ``[B, numbers + categories]`` -> ``[B, P F]``, with ``number_codes`` ``[B, P F + numbers]``
 
     Source
     ------
@@ -36,16 +36,12 @@ class CellStatistics(Module):
     keys: Tensor  # int32 [R], as in ResidualModel
     bins: Tensor  # uint8 [R + P, F]
     number_codes: bool = False
-    category_codes: bool = False
 
     def forward(self, x: Tensor) -> Tensor:
-        """[B, numbers + categories] -> [B, P F], [B, P F + numbers] or [B, P F + numbers + categories]."""
+        """[B, numbers + categories] -> [B, P F] or [B, P F + numbers]."""
         codes = column_codes(x, self.edges, self.size)
         cells = interaction_cells(codes, self.size, self.interactions, self.cell_count)
         features = self.bins[cell_rows(cells, self.cell_count, self.keys)].flatten(1).to(self.edges.dtype)
-        numbers = self.edges.shape[0]
         if self.number_codes:
-            features = torch.cat([features, codes[:, :numbers].to(self.edges.dtype)], dim=1)
-        if self.category_codes:
-            features = torch.cat([features, codes[:, numbers:].to(self.edges.dtype)], dim=1)
+            features = torch.cat([features, codes[:, : self.edges.shape[0]].to(self.edges.dtype)], dim=1)
         return features

@@ -1,4 +1,4 @@
-"""Contributions of a boosted residual: those of its features, added up by interaction and column."""
+"""Contributions of a boosted residual: those of its features, added up by interaction and number."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from torch import Tensor
 
 from windtunnel.encode import Batch
 from windtunnel.modules.linear.integrated_gradients import integrated_gradients
+from windtunnel.modules.linear.multilayer import MultilayerPerceptron
 from windtunnel.modules.tables.cell_statistics import CellStatistics
 from windtunnel.modules.trees.tree_shap import tree_shap
 from windtunnel.program.raw_columns import RawColumns
@@ -22,83 +23,56 @@ from windtunnel.program.translated import TranslatedPipeline
 
 @dataclass(frozen=True)
 class BoostedTerms:
-    """The interactions and columns of a boosted residual, each with the raw columns that it reads."""
+    """The interactions and numbers of a boosted residual, each with the raw columns that it reads."""
 
     net: TranslatedPipeline
     trees: int  # position of the step of the trees
-    network: int  # position of the step of the network
+    network: int | None  # position of the step of the network's layers; None in files of earlier versions
     weight: float  # of the scores that those of trees and network are added to
     coded: CodedColumns  # what the target statistics read
     columns: list[tuple[int, ...]]
-    """Raw columns of each term, ascending. Interactions and columns with the same raw columns are one term."""
+    """Raw columns of each term, ascending. Interactions and numbers with the same raw columns are one term."""
     _of_interaction: list[int]
-    _of_column: list[int]
+    _of_number: list[int]
 
     @classmethod
     def of(cls, net: TranslatedPipeline, position: int, raw: RawColumns) -> BoostedTerms:
         """The terms of the trees behind the target statistics at a position."""
         steps: Any = net.program.steps
-        statistics, total = steps[position], steps[position + 4]
+        statistics = steps[position]
+        network = position + 2 if isinstance(steps[position + 2].module, MultilayerPerceptron) else None
+        total = steps[position + (2 if network is None else 4)]
         coded = CodedColumns.of(statistics, raw)
         interactions = [coded.raw_columns(columns) for columns in coded.interactions]
-        single = [coded.raw_columns([column]) for column in range(len(statistics.module.size))]
-        terms = sorted({*interactions, *single}, key=lambda columns: (len(columns), columns))
-        of_interaction, of_column = ([terms.index(columns) for columns in each] for each in (interactions, single))
-        return cls(net, position + 1, position + 2, total.module.weight, coded, terms, of_interaction, of_column)
+        numbers = [coded.raw_columns([column]) for column in range(_number_codes(statistics.module))]
+        terms = sorted({*interactions, *numbers}, key=lambda columns: (len(columns), columns))
+        of_interaction, of_number = ([terms.index(columns) for columns in each] for each in (interactions, numbers))
+        return cls(net, position + 1, network, total.module.weight, coded, terms, of_interaction, of_number)
 
     @property
     def method(self) -> str:
         """How contributions are computed."""
-        return "path-dependent TreeSHAP of its trees, integrated gradients of its network"
+        of_network = "" if self.network is None else ", integrated gradients of its network"
+        return f"path-dependent TreeSHAP of its trees{of_network}"
 
     def of_rows(self, rows: Batch) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Contribution of each term to the scores ``[B, terms, K]``, and the score that they start from ``[K]``."""
-        trees = self._module(self.trees)
-        of_trees, base = tree_shap(trees, self._inputs(self.trees, rows))
-        of_network, start = self._of_network(rows, trees.ensemble().feature_range)
-        of_features, base = of_trees + of_network, base + start
-        of_tables, of_columns = np.split(of_features, [of_features.shape[1] - len(self._of_column)], axis=1)
+        trees, features = self._module(self.trees), self._inputs(self.trees, rows)
+        of_features, base = tree_shap(trees, features)
+        if self.network is not None:
+            middle = torch.from_numpy(trees.ensemble().feature_range.mean(axis=1)).to(features)
+            added, start = integrated_gradients(self._module(self.network), features, middle)
+            of_features, base = of_features + added, base + start
+        of_tables, of_numbers = np.split(of_features, [of_features.shape[1] - len(self._of_number)], axis=1)
         of_interactions = of_tables.reshape(len(of_tables), len(self._of_interaction), -1, len(base)).sum(axis=2)
         values = np.zeros((len(of_features), len(self.columns), len(base)))
-        for terms, of_terms in ((self._of_interaction, of_interactions), (self._of_column, of_columns)):
+        for terms, of_terms in ((self._of_interaction, of_interactions), (self._of_number, of_numbers)):
             for place, term in enumerate(terms):
                 values[:, term] += of_terms[:, place]
         return values, base
 
-    def _of_network(
-        self, rows: Batch, feature_range: NDArray[np.float64]
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Contributions of the features ``[B, F, K]`` to the output of the network, and where they start ``[K]``.
-
-        They start from the middle of each number and from category 0, an unknown one. The entries of the table rows
-        that codes pick are inputs as numeric features are; their contributions are those of the codes.
-        """
-        network, inputs = self._module(self.network), self._inputs(self.network, rows)  # numeric features, then codes
-        count = network.hidden_weight.shape[1]
-        codes = [place for _, place in self._step(self.network).places()][count:]  # their places among the features
-        middle = torch.from_numpy(feature_range.mean(axis=1)).to(inputs)
-        middle[count:] = 0
-        start = torch.cat([middle[:count], middle[codes]]).unsqueeze(0)
-
-        def with_rows(inputs: Tensor) -> Tensor:
-            picked: Tensor = network.picked_rows(inputs[:, count:]).detach()
-            return torch.cat([inputs[:, :count], picked.flatten(1)], dim=1)
-
-        def output(x: Tensor) -> Tensor:
-            scores: Tensor = network.output(x[:, :count], x[:, count:].view(len(x), len(codes), -1))
-            return scores
-
-        values, base = integrated_gradients(output, with_rows(inputs), with_rows(start)[0])
-        of_features = np.zeros((len(values), len(middle), len(base)))
-        of_features[:, :count] = values[:, :count]
-        of_features[:, codes] += values[:, count:].reshape(len(values), len(codes), -1, len(base)).sum(axis=2)
-        return of_features, base
-
-    def _step(self, position: int) -> Any:
-        return self.net.program.steps[position]
-
     def _module(self, position: int) -> Any:
-        return self._step(position).module
+        return self.net.program.steps[position].module
 
     def _inputs(self, position: int, rows: Batch) -> Tensor:
         return self.net.run_in_slices(partial(self.net.program.inputs_of, position), rows)
@@ -107,8 +81,13 @@ class BoostedTerms:
         """The input columns that a term reads."""
         pairs = zip(self.coded.interactions, self._of_interaction, strict=True)
         columns = {column for interaction, its_term in pairs if its_term == term for column in interaction}
-        columns |= {column for column, its_term in enumerate(self._of_column) if its_term == term}
+        columns |= {column for column, its_term in enumerate(self._of_number) if its_term == term}
         return sorted(columns, key=lambda column: self.coded.sources[column])
+
+
+def _number_codes(statistics: CellStatistics) -> int:
+    """How many features of the trees are codes of numbers, the last ones."""
+    return len(statistics.edges) if statistics.number_codes else 0
 
 
 def boosted_terms(net: TranslatedPipeline, raw: RawColumns) -> BoostedTerms | None:

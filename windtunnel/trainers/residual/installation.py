@@ -69,7 +69,7 @@ def mark_initial_residual_weights(net: TranslatedPipeline) -> None:
 
 
 def install_boosted(net: TranslatedPipeline, boosted: BoostedResidual) -> None:
-    """Append a boosted residual: its features, trees, a network, and the weighted mean with the scores before.
+    """Append a boosted residual: target statistics, trees, a network, and the weighted mean with the scores before.
 
     A residual model goes behind it, with its scores times that weight, so that ``refresh`` finds it at the end.
     """
@@ -78,12 +78,10 @@ def install_boosted(net: TranslatedPipeline, boosted: BoostedResidual) -> None:
     features = _last(net, boosted.trees.width)
     _append(net, boosted.trees, [features])
     of_trees = _last(net, scores.count)
-    network = boosted.network
-    numeric, codes = (Take(features.slot, columns) for columns in (range(network.numeric), network.codes))
-    _append(net, network.module, [numeric, codes])
+    _append(net, boosted.network, [features])
     _append(net, ResidualSum(), [of_trees, _last(net, scores.count)])
     _append(net, ResidualSum(boosted.weight), [scores, _last(net, scores.count)])
-    for module in (boosted.statistics, boosted.trees, network.module):
+    for module in (boosted.statistics, boosted.trees, boosted.network):
         module.cast(getattr(torch, net.encoder.dtype))
     net.configure(strategy_choices=convert_trees(net.program, "auto"))
     net.mark_initial_weights()

@@ -9,14 +9,12 @@ from windtunnel.compiler.native.lowering.columns import BELOW, UP_TO
 from windtunnel.compiler.native.lowering.registry import NotNative, lowers
 from windtunnel.compiler.native.lowering.traced import BINARY, UNARY
 from windtunnel.modules.linear.residual_model import ResidualModel
-from windtunnel.modules.linear.table_perceptron import TablePerceptron
 from windtunnel.modules.tables.bin_tables import BinTables
 from windtunnel.modules.tables.category_table import CategoryTable, Identity
 from windtunnel.modules.tables.cell_statistics import CellStatistics
 from windtunnel.modules.tables.one_hot import OneHot
 from windtunnel.modules.tables.target_statistics import TargetStatistics
 
-ADD = BINARY.index("add")
 SUMS = 8
 """``WT_SUMS`` of ``wt_look_up_row_sum``."""
 FEWEST_BY_ROWS = 3
@@ -79,19 +77,7 @@ def _cell_statistics(module: CellStatistics, image: ImageWriter, columns: list[i
     facts = (*cells.facts, module.bins[cells.source], width)
     packed = image.step("cell_bytes", codes, -(-features // 8), *facts, scratch_per_row=SCRATCH_PER_ROW)
     numbers = codes[: len(module.edges)] if module.number_codes else []
-    categories = codes[len(module.edges) :] if module.category_codes else []
-    return [*image.unpack(packed, features), *numbers, *categories]
-
-
-@lowers(TablePerceptron)
-def _table_perceptron(module: TablePerceptron, image: ImageWriter, columns: list[int]) -> list[int]:
-    hidden, numbers = module.hidden_weight.shape
-    places = image.step("binary_right", columns[numbers:], len(module.start), ADD, module.start.double())
-    of_codes = _sum_of_rows(image, places, module.rows.detach().double())
-    of_numbers = image.step("linear", columns[:numbers], hidden, module.hidden_weight, module.hidden_bias)
-    total = image.step("binary", [*of_numbers, *of_codes], hidden, ADD)
-    positive = image.step("unary", total, hidden, UNARY.index("relu"))
-    return image.step("linear", positive, len(module.bias), module.weight, module.bias)
+    return [*image.unpack(packed, features), *numbers]
 
 
 @lowers(TargetStatistics)

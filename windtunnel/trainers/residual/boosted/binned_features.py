@@ -1,4 +1,4 @@
-"""Features of the boosted residual as whole numbers: the bins of target statistics, the codes of columns."""
+"""Features of the boosted residual as whole numbers: the bins of target statistics, the codes of numbers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from windtunnel.modules.tables.cell_statistics import CellStatistics
-from windtunnel.trainers.residual.boosted.feature_layout import FeatureLayout
 from windtunnel.trainers.residual.boosted.features import BoostedFeatures
 from windtunnel.trainers.residual.init_scores import ResidualInputs
 
@@ -38,18 +37,18 @@ class BinnedFeatures:
         return cls(features, borders, train, _in_bins(borders, features.valid))
 
     def module(self) -> tuple[CellStatistics, ResidualInputs]:
-        """The module that computes these features, and the columns that it reads."""
+        """The module that computes these features, and the columns that it reads: all numbers, and those of tables."""
         features, coder = self.features, self.features.coder
-        sizes = [coder.sizes[column] for column in coder.columns]
-        statistics = features.tables.module(coder.columns, coder.edges, sizes, self.borders)
-        return statistics, coder.inputs(coder.columns)
+        numbers = range(len(coder.edges))
+        columns = sorted({*numbers, *(column for each in features.tables.interactions for column in each.columns)})
+        sizes = [coder.sizes[column] for column in columns]
+        return features.tables.module(columns, coder.edges, sizes, self.borders), coder.inputs(columns)
 
     @property
-    def layout(self) -> FeatureLayout:
-        """Which features are what."""
+    def largest(self) -> list[int]:
+        """The largest number that each feature can be."""
         coder = self.features.coder
-        sizes = [coder.sizes[column] for column in coder.columns]
-        return FeatureLayout([len(borders) + 1 for borders in self.borders], sizes, len(coder.edges))
+        return [*map(len, self.borders), *(size - 1 for size in coder.sizes[: len(coder.edges)])]
 
 
 def bin_borders(column: NDArray[np.float32]) -> NDArray[np.float64]:

@@ -19,8 +19,6 @@ from windtunnel.progress import Phase
 OPTIONS: dict[str, Any] = {
     "num_leaves": 15,
     "lambda_l2": 5.0,
-    "cat_smooth": 100.0,
-    "cat_l2": 50.0,
     "feature_fraction": 0.25,
     "max_bin": 63,
     "force_row_wise": True,
@@ -40,17 +38,12 @@ class Datasets:
     valid: Any
 
     @classmethod
-    def of(cls, train: NDArray[np.float32], valid: NDArray[np.float32], numeric: int) -> Datasets:
-        """Bin features ``[N, F]`` of training rows, and those of validation rows by the same borders.
-
-        Features behind the ``numeric`` first ones are codes of categories, which trees split into sets.
-        """
+    def of(cls, train: NDArray[np.float32], valid: NDArray[np.float32]) -> Datasets:
+        """Bin features ``[N, F]`` of training rows, and those of validation rows by the same borders."""
         import lightgbm
 
-        codes = [*range(numeric, train.shape[1])]
-        options: dict[str, Any] = {"params": dict(OPTIONS), "categorical_feature": codes}
-        binned = lightgbm.Dataset(train, np.zeros(len(train)), **options).construct()
-        of_valid = lightgbm.Dataset(valid, np.zeros(len(valid)), reference=binned, **options)
+        binned = lightgbm.Dataset(train, np.zeros(len(train)), params=dict(OPTIONS)).construct()
+        of_valid = lightgbm.Dataset(valid, np.zeros(len(valid)), reference=binned, params=dict(OPTIONS))
         return cls(binned, of_valid.construct())
 
 

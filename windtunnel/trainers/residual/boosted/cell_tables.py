@@ -113,7 +113,7 @@ class CellTables:
         size: Sequence[int],
         borders: Sequence[NDArray[np.float64]],
     ) -> CellStatistics:
-        """The module that computes the features in bins, followed by the codes of all columns that it reads.
+        """The module that computes the features in bins, followed by the codes of the numbers.
 
         ``columns`` are those that it reads, ascending, by their positions among the codes; ``edges`` and ``size`` are
         of these columns, as in ``CellStatistics``. ``borders`` are those of each feature, ascending, at most 255.
@@ -129,7 +129,6 @@ class CellTables:
             keys=cell_keys(count, [torch.from_numpy(sums.cells) for sums in self.sums]),
             bins=torch.from_numpy(np.concatenate([*(table[:-1] for table in bins), *(table[-1:] for table in bins)])),
             number_codes=True,
-            category_codes=True,
         )
 
     def _bins(self, position: int, borders: Sequence[NDArray[np.float64]]) -> NDArray[np.uint8]:

@@ -1,4 +1,4 @@
-"""Features of the boosted residual: target statistics of categories and interactions, and codes of the columns."""
+"""Features of the boosted residual: target statistics of categories and interactions, and codes of the numbers."""
 
 from __future__ import annotations
 
@@ -33,15 +33,14 @@ EXTENDED_INTERACTIONS = 48
 class BoostedFeatures:
     """The features of training rows, by the way in which blocks are drawn, and of validation rows.
 
-    They are the target statistics and row counts of P categories and interactions, and the codes of C columns: those of
-    ``coder.columns``, numbers before categories.
+    They are the target statistics and row counts of P categories and interactions, and the codes of the numbers.
     """
 
     coder: ColumnCoder
     tables: CellTables
     sample: Tensor  # positions of the training rows that trees are boosted on, ascending
-    train: dict[str, NDArray[np.float32]]  # ``[sample, P (K + 1) + C]`` by the names in ``BLOCKS``
-    valid: NDArray[np.float32]  # ``[validation rows, P (K + 1) + C]``
+    train: dict[str, NDArray[np.float32]]  # ``[sample, P (K + 1) + numbers]`` by the names in ``BLOCKS``
+    valid: NDArray[np.float32]  # ``[validation rows, P (K + 1) + numbers]``
 
     @cached_property
     def width(self) -> int:
@@ -50,16 +49,11 @@ class BoostedFeatures:
 
     @property
     def table_feature_count(self) -> int:
-        """The number of features before the codes, P (K + 1)."""
+        """The number of features before the codes of the numbers, P (K + 1)."""
         return len(self.tables.sums) * self.width
 
-    @property
-    def numeric(self) -> int:
-        """The number of features before the codes of categories."""
-        return self.table_feature_count + len(self.coder.edges)
-
     def take(self, positions: Sequence[int]) -> BoostedFeatures:
-        """The features of some tables, and all codes."""
+        """The features of some tables, and all numbers."""
         columns = [position * self.width + k for position in positions for k in range(self.width)]
         columns += range(self.table_feature_count, self.valid.shape[1])
         train = {blocks: features[:, columns] for blocks, features in self.train.items()}
@@ -85,6 +79,7 @@ def fit_features(
         return None
     weight = train[2].double().numpy() if len(train) == 3 else np.ones(len(codes))
     target_rows = TargetRows(codes, columns, weight)
+    numbers = len(coder.edges)
     valid_codes = coder.codes(split_scores(valid[0], outputs)[0])
     with Phase(f"target statistics of {len(column_sets)} combinations of columns"):
         tables = CellTables.of(column_sets, coder.sizes, target_rows)
@@ -97,14 +92,14 @@ def fit_features(
         coder,
         tables,
         sample,
-        {kind: _with_codes(features, codes[sample], coder) for kind, features in train_tables.items()},
-        _with_codes(tables.features(valid_codes), valid_codes, coder),
+        {kind: _with_numbers(features, codes[sample, :numbers]) for kind, features in train_tables.items()},
+        _with_numbers(tables.features(valid_codes), valid_codes[:, :numbers]),
     )
 
 
-def _with_codes(features: NDArray[np.float32], codes: Tensor, coder: ColumnCoder) -> NDArray[np.float32]:
-    """Features followed by the codes of ``coder.columns``."""
-    return np.hstack([features, codes[:, coder.columns].numpy().astype(np.float32)])
+def _with_numbers(features: NDArray[np.float32], codes: Tensor) -> NDArray[np.float32]:
+    """Features followed by the codes of the numbers."""
+    return np.hstack([features, codes.numpy().astype(np.float32)])
 
 
 def columns_of_tables(train: Residuals, coder: ColumnCoder, count: int) -> list[tuple[int, ...]]:

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from windtunnel.compiler.strategies import fastest
 from windtunnel.encode import Batch
+from windtunnel.modules.linear.multilayer import MultilayerPerceptron
 from windtunnel.modules.tables.cell_statistics import CellStatistics
 from windtunnel.modules.trees.ensemble import TreeEnsemble
 from windtunnel.modules.trees.hard import HardTrees
@@ -19,9 +20,8 @@ from windtunnel.objectives.losses import Loss
 from windtunnel.trainers.residual.boosted.binned_features import BinnedFeatures
 from windtunnel.trainers.residual.boosted.boosting import MAX_TREES, Boosting, BoostingRows, Datasets, boost
 from windtunnel.trainers.residual.boosted.cell_tables import BLOCKS
-from windtunnel.trainers.residual.boosted.feature_layout import FeatureLayout
 from windtunnel.trainers.residual.boosted.features import BoostedFeatures
-from windtunnel.trainers.residual.boosted.network import Network, NetworkTraining, train_network
+from windtunnel.trainers.residual.boosted.network import NetworkTraining, scaled, train_network
 from windtunnel.trainers.residual.init_scores import ResidualInputs, concat, in_slices
 from windtunnel.trainers.residual.mean_residuals import part_weights
 from windtunnel.trainers.residual.validation_rows import Items
@@ -45,7 +45,7 @@ class BoostedResidual:
 
     statistics: CellStatistics
     trees: HardTrees  # their leaf values and base are those of v trees(x)
-    network: Network  # its last layer is that of w network(x)
+    network: MultilayerPerceptron  # its last layer is that of w network(x)
     inputs: ResidualInputs  # the columns that the statistics read
     weight: float
     other_half_scores: Tensor  # ``[rows, K]``, f(x) of the validation rows, of each half as fitted on the other
@@ -56,12 +56,12 @@ class BoostedResidual:
         return self.weight * start + added
 
     def _added(self, features: Tensor) -> Tensor:
-        added: Tensor = self.trees(features) + self.network.scores(features)
+        added: Tensor = self.trees(features) + self.network(features)
         return added
 
     def shrunken(self, factor: float) -> BoostedResidual:
         """``start(x) + factor (f(x) - start(x))``."""
-        trees, network = _times(self.trees.ensemble(), factor), self.network.times(factor)
+        trees, network = _times(self.trees.ensemble(), factor), scaled(self.network, factor)
         return replace(self, trees=trees, network=network, weight=1 - factor * (1 - self.weight))
 
 
@@ -85,12 +85,10 @@ class BoostingInput:
         """Boost trees on these features."""
         return boost(datasets, self.start, self.train, self.valid, self.halves, self.loss, self.seed, max_trees)
 
-    def train_network(
-        self, train: NDArray[np.float32], valid: NDArray[np.float32], layout: FeatureLayout
-    ) -> NetworkTraining:
+    def train_network(self, train: NDArray[np.float32], valid: NDArray[np.float32]) -> NetworkTraining:
         """Train a network on features of training and validation rows."""
         rows = self.train, self.valid, self.halves
-        return train_network(train, valid, layout, self.start, *rows, self.loss, self.unit, self.seed)
+        return train_network(train, valid, self.start, *rows, self.loss, self.unit, self.seed)
 
 
 @dataclass(frozen=True)
@@ -149,20 +147,19 @@ def fit_boosted(
     v, w = change(0)[1]
     statistics, inputs = binned.module()
     trees = _times(_with_base(boosting.ensemble(), mean, binned), v)
-    network = fitted[choices[0]].network.best.times(w)
+    network = scaled(fitted[choices[0]].network.layers, w)
     return BoostedResidual(statistics, trees, network, inputs, 1 - v - w, other_half_scores)
 
 
 def _fit_models(rows: BoostingInput, features: BinnedFeatures, blocks: str) -> FittedModels:
     """Trees and a network on the training rows with these blocks."""
-    train, valid, layout = features.train[blocks], features.valid, features.layout
-    boosting = rows.boost(Datasets.of(train, valid, layout.numeric))
-    return FittedModels(boosting, rows.train_network(train, valid, layout), rows.start, valid)
+    train, valid = features.train[blocks], features.valid
+    return FittedModels(rows.boost(Datasets.of(train, valid)), rows.train_network(train, valid), rows.start, valid)
 
 
 def _with_base(trees: TreeEnsemble, base: Tensor, features: BinnedFeatures) -> TreeEnsemble:
     """Trees that start from a base ``[K]``, with the numbers that features can be."""
-    feature_range = np.array([[0.0, largest] for largest in features.layout.largest])
+    feature_range = np.array([[0.0, largest] for largest in features.largest])
     return replace(trees, base=base.double().numpy(), feature_range=feature_range)
 
 
@@ -177,8 +174,7 @@ def _races(rows: BoostingInput, features: BoostedFeatures) -> dict[str, Boosting
     rows = rows.every(step)
 
     def race(blocks: str) -> Boosting:
-        datasets = Datasets.of(features.train[blocks][::step], features.valid, features.numeric)
-        return rows.boost(datasets, RACE_TREES)
+        return rows.boost(Datasets.of(features.train[blocks][::step], features.valid), RACE_TREES)
 
     return {blocks: race(blocks) for blocks in BLOCKS}
 
