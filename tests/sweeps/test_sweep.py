@@ -25,7 +25,7 @@ from sweep_case import QUICK, SPACE, TRAIN, VALID, logistic, rows, trees
 from sweep_runs import OPTIONS, auroc, sweep, url
 
 import windtunnel
-from windtunnel.errors import BadInput
+from windtunnel.errors import InvalidOption
 from windtunnel.sweeps.cost import inference_cost
 from windtunnel.sweeps.rows import SharedRows
 from windtunnel.trainers.loop.module import FineTuning
@@ -66,7 +66,7 @@ def test_first_trials_of_the_default_space_keep_start_and_temperature(monkeypatc
 
 def test_without_optuna_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("windtunnel.api.sweep.find_spec", lambda name: None)
-    with pytest.raises(BadInput, match=r"pip install 'windtunnel\[tune\]'"):
+    with pytest.raises(InvalidOption, match=r"pip install 'windtunnel\[tune\]'"):
         sweep(None)
 
 

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from windtunnel.api.load import load
 from windtunnel.api.translate import translate
-from windtunnel.errors import BadInput
+from windtunnel.errors import InvalidOption
 from windtunnel.program.translate_options import check_options
 from windtunnel.sweeps.space import given_space
 from windtunnel.trainers.recipe import Recipe, reject_unknown
@@ -115,13 +115,14 @@ def sweep(
 
     Raises
     ------
+    InvalidOption
+        For names and values that are not accepted, a storage that cannot be opened; if Optuna is not installed.
     BadInput
-        For names and values that are not accepted, rows that cannot be used, a storage that cannot be opened, a study
-        that was made for other rows or options; if Optuna is not installed.
+        For rows that cannot be used, and a study that was made for other rows or options.
     """
     reject_unknown(unknown, "sweep", [name for name in signature(sweep).parameters if name != "unknown"])
     if find_spec("optuna") is None:
-        raise BadInput("a sweep needs optuna, which is not installed; pip install 'windtunnel[tune]'")
+        raise InvalidOption("a sweep needs optuna, which is not installed; pip install 'windtunnel[tune]'")
     translate_options: dict[str, Any] = {"level": level, "start": start, "temperature": temperature}
     translate_options["untranslated"] = untranslated
     check_options(**translate_options)
@@ -129,7 +130,9 @@ def sweep(
     base = Recipe.resolve(recipe, recipe_options)
     parsed = None if space is None else given_space(space)
     if parsed is not None and "loss" in parsed.swept and base.metric in (None, "loss"):
-        raise BadInput("space: losses of different kinds cannot be compared; name a metric, such as metric='log_loss'")
+        raise InvalidOption(
+            "space: losses of different kinds cannot be compared; name a metric, such as metric='log_loss'"
+        )
     from windtunnel.sweeps.run import run
     from windtunnel.sweeps.settings import Settings
 
@@ -160,5 +163,5 @@ def sweep(
         )
     except ValidationError as error:
         errors = [f"{'.'.join(map(str, each['loc']))}={each['input']!r}: {each['msg']}" for each in error.errors()]
-        raise BadInput("; ".join(errors)) from error
+        raise InvalidOption("; ".join(errors)) from error
     return run(settings)

@@ -15,7 +15,7 @@ from optuna.exceptions import ExperimentalWarning
 from optuna.trial import TrialState, create_trial
 
 from windtunnel.atomic_write import replacing
-from windtunnel.errors import BadInput
+from windtunnel.errors import InvalidOption
 
 SIZE = {"parallel": (15.0, 6.0)}
 DEFAULT_SIZE = (9.0, 5.0)
@@ -25,7 +25,7 @@ DEFAULT_SIZE = (9.0, 5.0)
 def write_plots(study: optuna.Study, metric: str, folder: Path) -> list[Path]:
     """Write every plot for which the study has enough trials; returns the files."""
     if missing := [name for name in ("matplotlib", "plotly") if find_spec(name) is None]:
-        raise BadInput(f"plots need {' and '.join(missing)}, not installed; pip install 'windtunnel[tune]'")
+        raise InvalidOption(f"plots need {' and '.join(missing)}, not installed; pip install 'windtunnel[tune]'")
     folder.mkdir(parents=True, exist_ok=True)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ExperimentalWarning)

@@ -78,7 +78,7 @@ class SweepResult:
 
         Raises
         ------
-        BadInput
+        InvalidOption
             matplotlib or plotly is not installed.
         """
         from windtunnel.sweeps.plots import write_plots

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, get_args, get_type_hints
 
-from windtunnel.errors import BadInput, WindTunnelError, nearest
+from windtunnel.errors import InvalidOption, WindTunnelError, nearest
 from windtunnel.modules.base import Module
 from windtunnel.program.translate_options import check_options
 from windtunnel.program.translated import TranslatedPipeline
@@ -68,11 +68,11 @@ class Space:
         return [name for name in self.swept if name not in without_effect]
 
     def check_effect(self, residual: bool) -> None:
-        """Raise ``BadInput`` for swept options without effect, if ``residual`` holds for all trials."""
+        """Raise ``InvalidOption`` for swept options without effect, if ``residual`` holds for all trials."""
         idle = [name for name in self.swept if name not in self.active(residual)]
         if idle and "residual" not in self.swept:
             where = "with a residual model, which the recipe trains" if residual else "without a residual model"
-            raise BadInput(
+            raise InvalidOption(
                 f"space: {', '.join(idle)} without effect {where}; add residual: {str(not residual).lower()}, or "
                 "[true, false]"
             )
@@ -93,12 +93,14 @@ def given_space(space: Mapping[str, Any]) -> Space:
 
     Raises
     ------
-    BadInput
+    InvalidOption
         As ``parse_space``, and where every option is fixed.
     """
     parsed = parse_space(space)
     if not parsed.swept:
-        raise BadInput("space fixes everything and leaves nothing to try; give at least one option a list or a range")
+        raise InvalidOption(
+            "space fixes everything and leaves nothing to try; give at least one option a list or a range"
+        )
     return parsed
 
 
@@ -113,13 +115,15 @@ def parse_space(space: Mapping[str, Any], *, is_default: bool = False) -> Space:
 
     Raises
     ------
-    BadInput
+    InvalidOption
         Names all errors: unknown names with the nearest valid one, values that the option does not accept.
     """
     from optuna.distributions import BaseDistribution
 
     if not isinstance(space, Mapping):
-        raise BadInput(f"space={space!r} must be a mapping, such as {{'learning_rate': {{'low': 1e-5, 'high': 1e-2}}}}")
+        raise InvalidOption(
+            f"space={space!r} must be a mapping, such as {{'learning_rate': {{'low': 1e-5, 'high': 1e-2}}}}"
+        )
     swept: dict[str, BaseDistribution] = {}
     fixed: dict[str, Any] = {}
     errors = []
@@ -134,7 +138,7 @@ def parse_space(space: Mapping[str, Any], *, is_default: bool = False) -> Space:
         else:
             fixed[name] = option
     if errors:
-        raise BadInput("space: " + "; ".join(errors))
+        raise InvalidOption("space: " + "; ".join(errors))
     return Space(swept, fixed, is_default)
 
 
@@ -143,13 +147,13 @@ def _parse_option(name: str, value: Any) -> Any:
     from optuna.distributions import BaseDistribution, CategoricalDistribution
 
     if name in _NOT_SWEPT:
-        raise BadInput(f"{name}: {_NOT_SWEPT[name]}")
+        raise InvalidOption(f"{name}: {_NOT_SWEPT[name]}")
     if name not in TRANSLATE_OPTIONS + RECIPE_OPTIONS:
-        raise BadInput(f"{name} is no option: {nearest(name, TRANSLATE_OPTIONS + RECIPE_OPTIONS)}")
+        raise InvalidOption(f"{name} is no option: {nearest(name, TRANSLATE_OPTIONS + RECIPE_OPTIONS)}")
     option = value
     if isinstance(value, list | tuple):
         if unstored := [choice for choice in value if not isinstance(choice, str | int | float | bool | None)]:
-            raise BadInput(f"{name}: {unstored[0]!r} cannot be stored; use text, numbers, true, false and null")
+            raise InvalidOption(f"{name}: {unstored[0]!r} cannot be stored; use text, numbers, true, false and null")
         option = CategoricalDistribution(value)
     elif isinstance(value, Mapping) and (name != "level" or set(value) & set(_RANGE)):
         option = _parse_range(name, value)
@@ -165,19 +169,19 @@ def _parse_range(name: str, bounds: Mapping[str, Any]) -> BaseDistribution:
     from optuna.distributions import FloatDistribution, IntDistribution
 
     if unknown := [key for key in bounds if key not in _RANGE]:
-        raise BadInput(f"{name}: unknown key {unknown[0]!r} of a range: {nearest(str(unknown[0]), _RANGE)}")
+        raise InvalidOption(f"{name}: unknown key {unknown[0]!r} of a range: {nearest(str(unknown[0]), _RANGE)}")
     if missing := [key for key in ("low", "high") if key not in bounds]:
-        raise BadInput(f"{name}: a range needs low and high; {' and '.join(missing)} is missing")
+        raise InvalidOption(f"{name}: a range needs low and high; {' and '.join(missing)} is missing")
     numbers = {key: bounds[key] for key in ("low", "high", "step") if bounds.get(key) is not None or key != "step"}
     for key, value in numbers.items():
         if isinstance(value, bool) or not isinstance(value, int | float):
-            raise BadInput(f"{name}: {key}={value!r} must be a number")
+            raise InvalidOption(f"{name}: {key}={value!r} must be a number")
     if not isinstance(log := bounds.get("log", False), bool):
-        raise BadInput(f"{name}: log={log!r} must be true or false")
+        raise InvalidOption(f"{name}: log={log!r} must be true or false")
     if name not in _INTEGERS:
         return FloatDistribution(**numbers, log=log)
     if not all(float(value).is_integer() for value in numbers.values()):
-        raise BadInput(f"{name}: low, high and step must be whole numbers")
+        raise InvalidOption(f"{name}: low, high and step must be whole numbers")
     return IntDistribution(**{key: int(value) for key, value in numbers.items()}, log=log)
 
 

@@ -20,7 +20,7 @@ from optuna.trial import FrozenTrial
 from sqlalchemy.exc import IntegrityError, OperationalError, SQLAlchemyError
 
 from windtunnel.atomic_write import write_atomically
-from windtunnel.errors import BadInput
+from windtunnel.errors import BadInput, InvalidOption
 from windtunnel.sweeps.objective import Objective
 from windtunnel.sweeps.settings import BEST, Settings
 
@@ -53,8 +53,10 @@ def open_study(settings: Settings, objective: Objective) -> optuna.Study:
 
     Raises
     ------
+    InvalidOption
+        If the storage cannot be opened.
     BadInput
-        If the storage cannot be opened, or the study was made with other rows, options or objectives.
+        If the study was made with other rows, options or objectives.
     """
     several = len(settings.objectives) > 1
     best = StudyDirection.MAXIMIZE if objective.greater_is_better else StudyDirection.MINIMIZE
@@ -102,7 +104,7 @@ def _open_storage(storage: str | BaseStorage | None) -> BaseStorage:
             if busy and attempt < 9:
                 time.sleep(0.05 * (attempt + 1))
                 continue
-            raise BadInput(
+            raise InvalidOption(
                 f"storage={storage!r} cannot be opened ({str(error).splitlines()[0]}); give a URL such as "
                 "sqlite:///sweep.db, in a folder that exists"
             ) from error
