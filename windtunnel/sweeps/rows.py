@@ -11,7 +11,7 @@ from typing import Any
 from sklearn.utils import resample
 
 from windtunnel.encode import Batch, as_frame, count_rows
-from windtunnel.errors import BadInput
+from windtunnel.errors import BadInput, InvalidOption
 from windtunnel.program.translate_options import MAX_CALIBRATION_ROWS
 from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.trainers.data.encoded_rows import EncodedRows
@@ -41,7 +41,7 @@ class SharedRows:
     def batches(self, net: TranslatedPipeline, recipe: Recipe) -> tuple[EncodedRows, EncodedRows]:
         """The training rows in the recipe's order and batch size, and the validation rows."""
         if _layout(net) != self._layout:
-            raise BadInput("the options of this trial change how rows are encoded; give them as fixed values")
+            raise InvalidOption("the options of this trial change how rows are encoded; give them as fixed values")
         # Training rows may hold categories that the source rejects; the encoder of the trial has to accept them too.
         net.replace_categories([replace(category) for category in self._categories])
         train = copy.copy(self.train)
