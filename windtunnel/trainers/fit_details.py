@@ -141,8 +141,8 @@ class TermsOfRows:
     def _text(self, inputs: list[int], codes: list[int]) -> str:
         """The values of a cell, such as "origin=ORD x hour=18".
 
-        Of a raw column with several ids the known value, with several numbers (year and month of a date) all of them,
-        with counts of terms those that occur.
+        A raw column with several ids shows its known value, one with several numbers (year and month of a date) all of
+        them, and one with counts of terms the terms that occur.
         """
         encoder, coded = self.net.encoder, self.terms.coded
         texts: dict[str, list[str]] = {}

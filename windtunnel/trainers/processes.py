@@ -139,8 +139,8 @@ def _ddp_strategy(net: Any) -> DDPStrategy:
 
 
 _EQUAL = (
-    "every step takes one of each: give all of them as many, by (X, y), windtunnel.loader or windtunnel.stream, which "
-    "share out rows themselves"
+    "each step takes one batch of every process, so all need the same number: use (X, y), windtunnel.loader or "
+    "windtunnel.stream, which divide the rows among the processes"
 )
 
 

@@ -51,8 +51,8 @@ class CandidateResult:
     ----------
     name : str
         "translation" (as it was before), "source pipeline" (with exact trees), "tree-block weights", "interactions",
-        "residual model", "boosted residual", "joint training", or two of these, as in "joint training + interactions";
-        of a refresh "anchor 50" or "anchor 50 with replay".
+        "residual model", "boosted residual", "joint training", or several of these, as in "joint training +
+        interactions" and "residual model + boosted"; of a refresh "anchor 50" or "anchor 50 with replay".
     metric, loss : float or None
         Their values on all validation rows, of the kept one as it was installed; None where fit does not compute them.
     gain, standard_error : float or None
@@ -98,7 +98,7 @@ class CandidateResult:
 
 @dataclass(frozen=True, repr=False)
 class FitRecord:
-    """The attributes of a ``History``, which describes them, and what follows from them."""
+    """The attributes of a ``History``, whose docstring describes them, and what follows from them."""
 
     epochs: list[Epoch]
     metric: str

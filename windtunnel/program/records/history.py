@@ -43,7 +43,7 @@ class History(FitRecord):
     epoch_rule : str
         The rule for the best epoch, such as "the best auroc".
     stopped : str
-        How training ended, such as "early: 3 epochs without a lower loss".
+        How training ended, such as "early: 3 epochs without a better one (patience=3)".
     """
 
     def __repr__(self) -> str:

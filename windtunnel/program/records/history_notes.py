@@ -35,8 +35,8 @@ def history_notes(record: FitRecord) -> list[str]:
         )
     if any(candidate.installed_part < 1 for candidate in record.candidates):
         notes.append(
-            "Of a change with gain a and standard error b, the part 1 - (b / a)^2 is installed, of residual models at "
-            f"least a half, after which {record.metric} is computed again."
+            "Of a change with gain a and standard error b, fit installs the part 1 - (b / a)^2, of a residual model at "
+            f"least a half. The {record.metric} of the kept candidate is that of the installed part."
         )
     if record.validated_on == "held-out rows":
         notes.append(
@@ -52,7 +52,7 @@ def _refresh_notes(record: FitRecord, refresh: RefreshDetails) -> list[str]:
     changes = [f"{'Refresh' if kept else 'No change'}: {row.text(record.metric)}." for row in refresh.changes]
     notes = [*changes, "Of the attempts that were not rejected, the one with the lowest validation loss is kept."]
     notes.append("Loss a ± b: change of the mean loss per validation row and its standard error.")
-    notes.append("Anchor a: a value stays as near to the old one as if a further rows spoke for that.")
+    notes.append("Anchor n: each old value counts as much as n more rows.")
     if kept and record.validated_on == "held-out rows":
         unless = ", unless this raised the loss of the old rows" if refresh.old_rows else ""
         notes.append(f"After these numbers were taken, the held-out rows took part in a last fit{unless}.")

@@ -76,7 +76,7 @@ def loader(
     order: dict[str, Any] = {"shuffle": shuffle, "seed": seed, "drop_last": drop_last, "schema": BatchSchema.of(net)}
     if raw is None:
         return EncodedRows(rows, target, weights, batch_size=batch_size, **order)
-    if not training:  # of any size, as no weight moves
+    if not training:  # batches may have any size, as no optimizer step depends on it
         batch_size = min(batch_size, max(SPARSE_BYTES // dense_bytes(net, 1), 1))
     lazily = {"net": net, "raw": raw, "training": training}
     return LazilyEncodedRows(rows, target, weights, batch_size=batch_size, **lazily, **order)

@@ -1,1 +1,1 @@
-"""The Lightning side of fine-tuning: module, callbacks, checkpoints, processes."""
+"""The Lightning side of fine-tuning: module, callbacks, checkpoints."""

@@ -64,7 +64,7 @@ class EpochProgress(pl.Callback):
         rows = getattr(getattr(loader, "loader", loader), "batch_size", None)
         each = "" if rows is None else f" of {rows:,} rows"
         seconds = epochs * (batches * seconds_per_step + self.best.epochs[0].seconds)
-        patience = "" if self.best.patience is None else f", until {self.best.patience} in a row bring nothing better"
+        patience = "" if self.best.patience is None else f", unless {self.best.patience} in a row bring no improvement"
         return (
             f"trains at most {epochs * batches:,} steps{each} with a validation every {batches:,} steps{patience}; "
             f"about {seconds:,.0f} s at most"

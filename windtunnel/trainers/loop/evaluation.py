@@ -21,7 +21,7 @@ from windtunnel.trainers.recipe import Recipe
 
 
 def evaluate(metric: Metric, loss: Loss, score: Callable[..., Tensor], loader: Any) -> float:
-    """The metric over the rows of a loader; see ``evaluate_both``, which takes longer if a custom loss is slow."""
+    """The metric over the rows of a loader, as ``evaluate_both``; the loss is computed only if it is the metric."""
     return evaluate_both(metric, loss, score, loader, with_loss=metric.name == "loss")[1]
 
 

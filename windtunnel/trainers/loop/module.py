@@ -73,9 +73,10 @@ class FineTuning(pl.LightningModule):
         return loss * process_weight(batch[2]) if len(batch) == 3 and world() > 1 else loss
 
     def backward(self, loss: Tensor, *args: Any, **kwargs: Any) -> None:
-        """Compute the gradients, in a unit in which weight decay and the optimizer's constants are of the right size.
+        """Compute the gradients of the loss divided by ``net.gradient_scale``, where the net has one.
 
-        The gradients of a squared error grow with the square of the unit of the target.
+        Weight decay and the constants of the optimizer suit gradients like those of a log loss; the gradients of a
+        squared error grow with the square of the unit of the target.
         """
         loss = loss / getattr(self.net, "gradient_scale", 1.0)
         with explained(self.recipe.compile) if self.recipe.compile else contextlib.nullcontext():

@@ -82,7 +82,8 @@ def train(
         best = BestCheckpoint(
             net, module.metric, recipe.patience, directory, by_loss=recipe.epoch_by_loss, every=every, tables=tables
         )
-        # Ours come first, so that they see the weights before other callbacks change them.
+        # Ours come first, so that they see the weights before other callbacks change them. BestCheckpoint keeps the
+        # averaged weights of a validation, so it comes before WeightAverage, which restores the trained ones.
         callbacks = [best, Termination(), *([] if recipe.ema is None else [WeightAverage(net, recipe.ema, tables)])]
         if trainer.progress_bar_callback is None:
             callbacks.append(EpochProgress(best, plan))
@@ -154,7 +155,7 @@ def _sees_start(callback: pl.Callback) -> bool:
 def _with_note(error: BaseException, best: BestCheckpoint) -> BaseException:
     if best.epochs:
         written = best.directory is not None and (best.directory / CHECKPOINT).is_file()
-        where = f"; resume_from={str(best.directory)!r} goes on from there" if written else ""
+        where = f"; resume_from={str(best.directory)!r} continues from there" if written else ""
         error.add_note(
             f"{best.finished_epochs} epochs were finished; the translation holds the weights of the best one, "
             f"epoch {best.best_epoch}{where}"

@@ -64,7 +64,9 @@ def refresh(
     ------
     BadInput
         For rows that ``fit`` rejects, for arguments that are neither tuples of rows and targets nor loaders, and for a
-        translation on a fixed backend or one that takes no residual model.
+        translation that takes no residual model.
+    InvalidOption
+        For an anchor that is not accepted, and for a translation on a fixed backend.
     """
     _check(net, anchor)
 

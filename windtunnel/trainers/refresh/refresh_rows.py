@@ -85,7 +85,8 @@ def read_input(net: TranslatedPipeline, name: str, data: Any) -> tuple[Any, ...]
 
 def _checked_item(name: str, item: Any) -> Any:
     if not isinstance(item, (tuple, list)) or isinstance(item, Batch) or len(item) not in (2, 3):
-        raise BadInput(f"the loader {name}= yielded a {type(item).__name__}; give (rows, target) or with weights")
+        accepted = "(rows, target) or (rows, target, weight)"
+        raise BadInput(f"the loader {name}= yielded a {type(item).__name__}; give {accepted}")
     return item
 
 

@@ -29,7 +29,8 @@ class PipelineState:
     """The program, exact modules and head to put into a translation; a softening plan lets its trees become soft."""
 
     program: Program
-    modules: Mapping[int, Module]  # those that replace soft ones in the program, by position
+    # By position, modules to put into the program: exact trees in place of soft ones, trees with tree-block weights.
+    modules: Mapping[int, Module]
     head: Head
     softening: SofteningPlan | None = None  # with a plan, the trees may become soft later
     calibration: CalibrationRows | None = None
@@ -71,7 +72,8 @@ def mark_initial_residual_weights(net: TranslatedPipeline) -> None:
 def install_boosted(net: TranslatedPipeline, boosted: BoostedResidual) -> None:
     """Append a boosted residual: target statistics, trees, a network, and the weighted mean with the scores before.
 
-    A residual model goes behind it, with its scores times that weight, so that ``refresh`` finds it at the end.
+    It goes before a residual model, which ``refresh`` expects at the end; the caller multiplies the scores of that one
+    by ``boosted.weight``.
     """
     scores = _last(net, boosted.trees.outputs)
     _append(net, boosted.statistics, _takes(boosted.inputs))

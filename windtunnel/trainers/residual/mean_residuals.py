@@ -70,7 +70,7 @@ class Interaction:
         return cls(columns, sizes, min(math.prod(sizes), max_cells + 1))
 
     def cells(self, codes: Tensor) -> Tensor:
-        """Cell of each row, int64 ``[N]``: that of ``interaction_cells``, without a remainder where none is needed."""
+        """Cell of each row, int64 ``[N]``, as ``interaction_cells`` computes it; only hashed ones need a remainder."""
         number = codes.new_zeros(len(codes))
         for column, size in zip(self.columns, self.sizes, strict=True):
             number = number * size + codes[:, column]

@@ -42,8 +42,8 @@ def train_residual(
 ) -> TrainedResidual:
     """Train the residual model. If an epoch improved it, also train the two models that test it.
 
-    There are no such models after an error. A Trainer of the caller with several processes cannot train them, nor can
-    the batches of a loader, which a custom loss may depend on, be made of other rows.
+    They are left out after an error, with a Trainer of the caller on several processes, and where a custom loss is
+    computed on the batches of a streamed loader, which cannot be formed of half of the rows.
     """
     fit = replace(setup.initial, model=deepcopy(setup.initial.model))
     training = train(fit.model, setup.training_loaders(), recipe, lightning, checkpoints)

@@ -48,7 +48,7 @@ class SignificanceTest:
         """
         if self.significant:
             return False
-        # A gain above its error that is not significant failed by the metric; NaN is within no error.
+        # Not significant although the gain exceeds its error: the metric worsened. NaN is within no error.
         within_error = abs(self.gain) <= self.standard_error
         return self.worsens_metric or not within_error
 
@@ -161,7 +161,7 @@ class GroupLosses:
         return float((deviation.square().sum() * count / (count - 1)).sqrt() / defined.weight.sum())
 
     def exceeds_standard_error(self) -> bool:
-        """Whether the mean exceeds its standard error; 0 for a single group, which has none. False without a group.
+        """Whether the mean exceeds its standard error, or 0 if there is a single group; False without a group.
 
         A group where a custom loss is undefined, because it lacks a class, does not count.
         """

@@ -45,8 +45,9 @@ def in_their_place(boosted: Candidate, candidates: Sequence[Candidate], metric: 
     """The candidates and the boosted residual, which replaces those that change the scores of the pipeline.
 
     These are rejected, whatever their metric: their interactions were selected on the validation rows, so it is too
-    good there. Wherever it was better than that of the boosted residual, the latter was as good or better on other
-    rows. If the boosted residual is rejected itself, or the metric of the pipeline is better, it replaces nothing.
+    good there. In our experiments the boosted residual was as good or better on other rows wherever theirs was better
+    (docs/accuracy.md). If the boosted residual is rejected itself, or the metric of the pipeline is better, it replaces
+    nothing.
     """
     pipelines = [candidate for candidate in candidates if candidate.test is None]
     if select([*pipelines, boosted], metric) is not boosted:
@@ -65,9 +66,9 @@ def _candidate(
 ) -> Candidate:
     """A boosted residual on top of the best candidate; rejected where it is significantly worse than the pipeline.
 
-    A mean of models that err differently errs less than either. On rows that no decision saw, half of the change gained
-    even where the test saw a small loss. With fewer than ``FEWEST_ROWS`` rows hardly any change is significantly worse;
-    there it must be significantly better.
+    A mean of models that err differently errs less than either. In our experiments half of the change gained on rows
+    that no decision saw, even where the test saw a small loss (docs/accuracy.md). With fewer than ``FEWEST_ROWS`` rows
+    hardly any change is significantly worse; there it must be significantly better.
     """
     name = "boosted residual" if best.residual is None else f"{best.name} + boosted"
     halves, residual, (train, *of_rows) = setup.validation_halves, best.residual, setup.train_items

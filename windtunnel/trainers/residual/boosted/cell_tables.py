@@ -139,7 +139,7 @@ class CellTables:
         return np.stack(bins, axis=1).astype(np.uint8)
 
     def _columns(self, targets: NDArray[np.float64], weights: NDArray[np.float64]) -> NDArray[np.float32]:
-        """Target statistics and weights of cells, ``[n, K + 1]``; float32, so that both precisions decide alike."""
+        """Statistics and weights of cells, ``[n, K + 1]``; float32, so that all precisions find the same bins."""
         weights = weights.clip(min=0)[:, None]
         statistics = (targets + PRIOR_ROWS * self.mean) / (weights + PRIOR_ROWS)
         return np.hstack([statistics, weights]).astype(np.float32)
