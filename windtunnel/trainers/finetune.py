@@ -22,7 +22,7 @@ from windtunnel.trainers.loop.trainer_options import TrainerOptions
 from windtunnel.trainers.recipe import Recipe
 from windtunnel.trainers.residual.candidates import Candidate, candidate_results, select, value_of
 from windtunnel.trainers.residual.installation import install_boosted, install_pipeline, install_residual
-from windtunnel.trainers.residual.validation_rows import MAX_ROWS, most_rows
+from windtunnel.trainers.residual.validation_rows import MAX_ROWS, max_validation_rows
 from windtunnel.trainers.train_candidates import FitRun, train_candidates
 
 RANKER_WARNING = (
@@ -98,7 +98,7 @@ def _validation_rows(net: TranslatedPipeline, data: DataModule) -> Any:
     """The validation rows to summarise a fit on, with targets and weights; None if they are not in memory."""
     if data.valid.rows is None:
         return None
-    return data.valid.collect(most_rows(net))
+    return data.valid.collect(max_validation_rows(net))
 
 
 def _initial_candidate(candidates: list[Candidate], softened: bool) -> Candidate:

@@ -20,7 +20,7 @@ from windtunnel.trainers.recipe import Recipe
 from windtunnel.trainers.residual.candidates import Candidate
 from windtunnel.trainers.residual.installation import PipelineState
 from windtunnel.trainers.residual.significance import SignificanceTest, compare_losses, compare_scores
-from windtunnel.trainers.residual.validation_rows import MAX_ROWS, Items, most_rows, split_rows
+from windtunnel.trainers.residual.validation_rows import MAX_ROWS, Items, max_validation_rows, split_rows
 
 JOINT = "joint training"
 """The name of the candidate."""
@@ -66,7 +66,7 @@ def source_candidate(net: TranslatedPipeline, data: DataModule, recipe: Recipe) 
 
     Soft trees may start a little below the exact ones, and training may not make up for that.
     """
-    if not (net.softening or net.exact_modules) or data.validated_on == "training rows":
+    if not (net.softening or net.exact_modules) or data.validates_on_training_rows:
         return None
     program = deepcopy(net.program.with_modules(net.exact_modules)).eval()
     loss, value = evaluate_program(net, program, recipe, data.valid)
@@ -81,7 +81,7 @@ def compare_with_source(
 
     The metric is compared only where it follows from raw scores.
     """
-    validation: Items = data.valid.collect(min(MAX_ROWS, most_rows(net)))
+    validation: Items = data.valid.collect(min(MAX_ROWS, max_validation_rows(net)))
     loss = explain_failures(loss_for(recipe.loss, net.head))
     programs = source.program.with_modules(source.modules).eval(), net.program
     before, after = (net.run_in_slices(program, validation[0]) for program in programs)

@@ -105,7 +105,7 @@ def _train_by_recipe(run: FitRun) -> TrainedCandidates:
     if recipe.residual and recipe.joint:
         check_trainable(net)
         return _train_both(run)
-    cannot_test = run.data.validated_on == "training rows" and is_trainable(net)
+    cannot_test = run.data.validates_on_training_rows and is_trainable(net)
     if not recipe.residual or cannot_test:
         return _train_translation(run)
     trained = _train_residual(run)
@@ -155,7 +155,7 @@ def _train_tested_translation(run: FitRun) -> TrainedCandidates:
 
     There is no such test where training rows validate.
     """
-    if run.data.validated_on == "training rows":
+    if run.data.validates_on_training_rows:
         return _train_translation(run)
     net = run.net
     source = _source(net)

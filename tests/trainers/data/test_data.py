@@ -22,7 +22,7 @@ from windtunnel.trainers.data.encoded_rows import EncodedRows
 from windtunnel.trainers.data.encoding import encode_item
 from windtunnel.trainers.data.loader import loader
 from windtunnel.trainers.data.loader_adapter import LoaderAdapter
-from windtunnel.trainers.loop.evaluation import evaluate_both
+from windtunnel.trainers.loop.evaluation import evaluate_scores
 from windtunnel.trainers.loop.module import DataModule, Loaders
 from windtunnel.trainers.recipe import Recipe
 
@@ -358,9 +358,9 @@ def test_a_loader_in_memory_is_checked_as_its_rows_are(net: SmallNet) -> None:
 
 
 def test_a_stream_of_validation_rows_without_weight() -> None:
-    metric, batch = Metric("loss", Head("regression")), ((torch.ones(4, 1),), torch.ones(4), torch.zeros(4))
+    metric, batch = Metric("loss", Head("regression")), (torch.ones(4, 1), torch.ones(4), torch.zeros(4))
     with pytest.raises(BadInput, match="the weights of the validation rows are all 0"):
-        evaluate_both(metric, LOSSES["squared"], lambda scores: scores, [batch])
+        evaluate_scores(metric, LOSSES["squared"], *batch)
 
 
 X, y = rows(10)

@@ -55,7 +55,7 @@ def test_the_installed_change_is_a_part_of_the_tested_one(
     source.fit(X[TRAIN], y[TRAIN])
     before = np.asarray(windtunnel.translate(source).scores(X))
     part = fitted(source, X, y)
-    monkeypatch.setattr(SignificanceTest, "installed_part", 1.0)
+    monkeypatch.setattr(SignificanceTest, "shrinkage", 1.0)
     whole = fitted(source, X, y)
     assert part.history is not None and part.history.kept is not None
     test = part.history.kept
@@ -96,9 +96,6 @@ def test_the_best_epoch_is_installed_whole_where_it_overrules_the_test() -> None
     assert net.history.kept.installed_part == 1 and "of its change" not in str(net.history.kept)
 
 
-@pytest.mark.parametrize(
-    ("gain", "error", "significant", "factor"),
-    [(2.0, 1.0, True, 0.75), (1.0, 1.0, False, 1.0), (-1.0, 1.0, False, 1.0), (1.0, float("nan"), True, 1.0)],
-)
-def test_the_factor_follows_the_standard_error(gain: float, error: float, significant: bool, factor: float) -> None:
-    assert SignificanceTest(gain, error, 100, significant).installed_part == factor
+@pytest.mark.parametrize(("error", "factor"), [(1.0, 0.75), (0.2, 0.99), (float("nan"), 1.0)])
+def test_the_factor_follows_the_standard_error(error: float, factor: float) -> None:
+    assert SignificanceTest(2.0, error, 100, True).shrinkage == pytest.approx(factor)

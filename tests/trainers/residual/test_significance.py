@@ -10,7 +10,7 @@ from windtunnel.objectives.losses import LOSSES
 from windtunnel.objectives.metrics import Metric
 from windtunnel.objectives.row_blocks import balanced_order
 from windtunnel.program.head import Head
-from windtunnel.trainers.loop.evaluation import evaluate
+from windtunnel.trainers.loop.evaluation import evaluate, evaluate_scores
 from windtunnel.trainers.residual.significance import GROUPS, GroupLosses, compare_losses, compare_scores, group_losses
 from windtunnel.trainers.residual.validation_rows import SplitRows, split_rows
 
@@ -171,7 +171,9 @@ def test_the_mean_loss_over_batches_counts_weights() -> None:
     batches = [((before[part],), target[part], weight[part]) for part in (slice(0, 10), slice(10, None))]
     metric = Metric("loss", Head("binary", "sigmoid", "logistic"))
     wanted = float(LOSSES["logistic"](before, target, weight))
-    assert evaluate(metric, LOSSES["logistic"], lambda scores: scores, batches) == pytest.approx(wanted, rel=1e-12)
+    assert evaluate(metric, LOSSES["logistic"], lambda scores: scores, batches).metric == pytest.approx(
+        wanted, rel=1e-12
+    )
 
 
 def test_a_metric_is_worse_if_it_changes_by_more_than_its_error() -> None:
@@ -195,5 +197,5 @@ def test_scores_of_two_models_are_not_ranked_together() -> None:
     offset = torch.where(torch.arange(len(target)) < len(target) // 2, 0.6, -0.6).unsqueeze(1)
     for scores in (right, right + offset):
         assert compare_scores(AUROC, loss, of_halves, 4 * right, scores, target).significant
-    pooled = [evaluate(AUROC, loss, lambda x: x, [((scores,), target)]) for scores in (right, right + offset)]
+    pooled = [evaluate_scores(AUROC, loss, scores, target).metric for scores in (right, right + offset)]
     assert pooled[1] < pooled[0] - 0.02

@@ -1,11 +1,11 @@
-"""Evaluates a metric over the rows of a loader."""
+"""Evaluates the loss and a metric over validation rows."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -20,12 +20,14 @@ from windtunnel.trainers.processes import sum_processes
 from windtunnel.trainers.recipe import Recipe
 
 
-def evaluate(metric: Metric, loss: Loss, score: Callable[..., Tensor], loader: Any) -> float:
-    """The metric over the rows of a loader, as ``evaluate_both``; the loss is computed only if it is the metric."""
-    return evaluate_both(metric, loss, score, loader, with_loss=metric.name == "loss")[1]
+class Evaluation(NamedTuple):
+    """The mean loss, NaN where it was not asked for, and the metric. The metric named "loss" is the mean loss."""
+
+    loss: float
+    metric: float
 
 
-def evaluate_both(
+def evaluate(
     metric: Metric,
     loss: Loss,
     score: Callable[..., Tensor],
@@ -33,10 +35,10 @@ def evaluate_both(
     output: Callable[..., Tensor] | None = None,
     *,
     with_loss: bool = True,
-) -> tuple[float, float]:
-    """The mean loss (NaN without ``with_loss``) and the metric over the rows of a loader, and of all processes.
+) -> Evaluation:
+    """The mean loss and the metric over the rows of a loader, and of all processes.
 
-    The metric named "loss" is the mean of ``loss``. ``score(*rows)`` gives raw scores ``[B, K]``, and ``output(*rows)``
+    ``score(*rows)`` gives raw scores ``[B, K]``, and ``output(*rows)``
     the output of the source's method ``metric.method``, if a program step computes it. The loader yields encoded
     ``(rows, target)`` or ``(rows, target, weight)``.
     """
@@ -58,10 +60,15 @@ def evaluate_both(
         mean = float(total / count)
     value = mean if metric.name == "loss" else metric.compute()
     metric.reset()
-    return mean, value
+    return Evaluation(mean, value)
 
 
-def evaluate_program(net: TranslatedPipeline, program: Program, recipe: Recipe, loader: Any) -> tuple[float, float]:
+def evaluate_scores(metric: Metric, loss: Loss, scores: Tensor, *rest: Tensor, with_loss: bool = True) -> Evaluation:
+    """The mean loss and the metric of raw scores ``[N, K]``; ``rest`` is the target and maybe the weight."""
+    return evaluate(metric, loss, lambda scores: scores, [((scores,), *rest)], with_loss=with_loss)
+
+
+def evaluate_program(net: TranslatedPipeline, program: Program, recipe: Recipe, loader: Any) -> Evaluation:
     """The mean loss and the metric of a program in the place of that of a translation."""
     metric = recipe.metric_for(net)
 
@@ -69,7 +76,7 @@ def evaluate_program(net: TranslatedPipeline, program: Program, recipe: Recipe, 
         return net.run_in_slices(partial(program.output, method), Batch(numbers, ids))
 
     of_method = None if metric.method is None else partial(output, metric.method)
-    return evaluate_both(metric, loss_for(recipe.loss, net.head), partial(output, "scores"), loader, of_method)
+    return evaluate(metric, loss_for(recipe.loss, net.head), partial(output, "scores"), loader, of_method)
 
 
 def check_initial_value(name: str, value: float) -> None:

@@ -267,6 +267,11 @@ class DataModule(Loaders):
         return data
 
     @property
+    def validates_on_training_rows(self) -> bool:
+        """Whether there are no other rows, so that no gain can be tested."""
+        return self.validated_on == "training rows"
+
+    @property
     def encoded_rows(self) -> Batch | None:
         """Encoded training rows in memory; None if they are streamed, or encoded batch by batch."""
         return None if isinstance(self.train, LazilyEncodedRows) else self.train.rows

@@ -22,7 +22,7 @@ from windtunnel.program.records.training_profile import TrainingProfile
 from windtunnel.program.score_methods import score_rules
 from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.trainers.fit_details import calibration, reliability, summarise_terms
-from windtunnel.trainers.loop.evaluation import evaluate_both
+from windtunnel.trainers.loop.evaluation import Evaluation, evaluate_scores
 from windtunnel.trainers.refresh.movable_values import MovableValues, MovedValues
 from windtunnel.trainers.refresh.refresh_rows import RefreshData, read_input
 from windtunnel.trainers.refresh.residual_columns import add_new_categories, extend_residual
@@ -49,11 +49,10 @@ class RefreshScoring:
     metric: Metric
     loss: Loss
 
-    def evaluate(self, scores: Tensor, rows: Tensor) -> tuple[float, float]:
+    def evaluate(self, scores: Tensor, rows: Tensor) -> Evaluation:
         """Loss and metric of some rows."""
         data = self.data
-        part = (scores[rows],), data.target[rows], data.weight[rows].double()
-        return evaluate_both(self.metric, self.loss, lambda scores: scores, [part])
+        return evaluate_scores(self.metric, self.loss, scores[rows], data.target[rows], data.weight[rows].double())
 
     def compare(self, before: Tensor, after: Tensor, rows: Tensor) -> SignificanceTest:
         """Test on some rows whether the loss of ``after`` is lower."""
@@ -70,11 +69,11 @@ class RefreshScoring:
         self, name: str, scores: Tensor, test: SignificanceTest | None = None, reason: str = ""
     ) -> CandidateResult:
         """The numbers of a candidate on the tested rows."""
-        loss, metric = self.evaluate(scores, self.data.tested)
+        evaluation = self.evaluate(scores, self.data.tested)
         return CandidateResult(
             name=name,
-            metric=metric,
-            loss=loss,
+            metric=evaluation.metric,
+            loss=evaluation.loss,
             gain=None if test is None else test.gain,
             standard_error=None if test is None else test.standard_error,
             kept=False,
@@ -224,8 +223,8 @@ def _details(
     data, changes = scoring.data, []
     for name, rows in ((validated_on, data.tested), ("held-out old rows", data.held_out_old)):
         if rows.any():
-            (old_loss, old), (new_loss, new) = (scoring.evaluate(scores, rows) for scores in (before, after))
-            changes.append(ScoreChange(name, int(rows.sum()), old_loss, new_loss, old, new))
+            old, new = (scoring.evaluate(scores, rows) for scores in (before, after))
+            changes.append(ScoreChange(name, int(rows.sum()), old.loss, new.loss, old.metric, new.metric))
     profile = net.profile
     return RefreshDetails(
         new_rows=int(data.all_new.sum()),

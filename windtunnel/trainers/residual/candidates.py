@@ -13,7 +13,7 @@ from windtunnel.objectives.metrics import Metric
 from windtunnel.objectives.row_blocks import average_over_blocks
 from windtunnel.program.records.history import CandidateResult
 from windtunnel.program.translated import TranslatedPipeline
-from windtunnel.trainers.loop.evaluation import evaluate_both, evaluate_program
+from windtunnel.trainers.loop.evaluation import evaluate, evaluate_program, evaluate_scores
 from windtunnel.trainers.loop.module import DataModule
 from windtunnel.trainers.recipe import Recipe
 from windtunnel.trainers.residual.boosted.fit_boosted import BoostedResidual
@@ -128,7 +128,7 @@ def part_to_install(test: SignificanceTest | None, recipe: Recipe) -> float:
     """The factor of the change that is installed; 1 where the recipe overrules the test."""
     if test is None or recipe.select == "best_epoch":
         return 1.0
-    return max(LEAST_PART, test.installed_part) if test.significant else LEAST_PART
+    return max(LEAST_PART, test.shrinkage) if test.significant else LEAST_PART
 
 
 def _pipeline_candidates(
@@ -141,16 +141,16 @@ def _pipeline_candidates(
     def candidate(name: str, modules: dict[int, Module]) -> Candidate:
         """The program with these modules in place of its own, evaluated."""
         if modules == setup.pipeline.modules:
-            val_loss, value = evaluate_both(metric, loss, setup.initial.init_scores, setup.valid)
+            val_loss, value = evaluate(metric, loss, setup.initial.init_scores, setup.valid)
             epoch = None if len(setup.initial.residual.interactions) else 0
         else:
             scorer = InitScorer(net, base.with_modules(modules).eval())
-            val_loss, value = evaluate_both(metric, loss, scorer.scores, data.valid)
+            val_loss, value = evaluate(metric, loss, scorer.scores, data.valid)
             epoch = None
         if base is not net.program and metric.name != "loss":
             # Outputs of the source: clipping of probabilities alone lowers the log loss, and labels may differ.
             program = net.program.with_modules(modules).eval()
-            value = evaluate_program(net, program, recipe, data.valid)[1]
+            value = evaluate_program(net, program, recipe, data.valid).metric
         return Candidate(name, value, val_loss, epoch)
 
     candidates = [candidate("translation", {})]
@@ -170,12 +170,11 @@ def _interactions_candidate(setup: ResidualSetup, metric: Metric) -> Candidate |
     if halves.interaction_test is None:
         return None
     if not halves.interaction_test.significant:
-        scored = [((halves.pipeline_scores + halves.interaction_scores,), *halves.rows[1:])]
-        val_loss, value = evaluate_both(metric, average_over_blocks(halves.loss), lambda scores: scores, scored)
-        test = halves.interaction_test
+        test, scores = halves.interaction_test, halves.pipeline_scores + halves.interaction_scores
+        val_loss, value = evaluate_scores(metric, average_over_blocks(halves.loss), scores, *halves.rows[1:])
         return Candidate("interactions", value, val_loss, test=test, rejected=test.reason)
     test = halves.compare(metric, halves.pipeline_scores, halves.scores_with_interactions)
-    val_loss, value = evaluate_both(metric, halves.loss, initial.init_scores, initial.validation_batches(setup.valid))
+    val_loss, value = evaluate(metric, halves.loss, initial.init_scores, initial.validation_batches(setup.valid))
     return Candidate(
         "interactions",
         value,

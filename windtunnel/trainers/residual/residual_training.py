@@ -13,7 +13,7 @@ from windtunnel.objectives.losses import CustomLoss, Loss
 from windtunnel.progress import Phase, show_progress
 from windtunnel.trainers.data.encoded_rows import EncodedRows
 from windtunnel.trainers.loop.checkpoints import CheckpointOptions
-from windtunnel.trainers.loop.evaluation import evaluate_both
+from windtunnel.trainers.loop.evaluation import evaluate
 from windtunnel.trainers.loop.module import Loaders
 from windtunnel.trainers.loop.trainer_options import TrainerOptions
 from windtunnel.trainers.loop.training import TrainingResult, train
@@ -96,10 +96,10 @@ def _train_where_defined(
     fit: ResidualForTraining, loaders: Loaders, loss: Loss, recipe: Recipe, lightning: TrainerOptions
 ) -> TrainingResult | None:
     """Train a model; None if the metric or the loss of its validation rows is not finite."""
-    values = evaluate_both(recipe.metric_for(fit.model), loss, fit.model, loaders.valid)
-    return (
-        train(fit.model, loaders, recipe, lightning, CheckpointOptions()) if all(map(math.isfinite, values)) else None
-    )
+    evaluation = evaluate(recipe.metric_for(fit.model), loss, fit.model, loaders.valid)
+    if not all(map(math.isfinite, evaluation)):
+        return None
+    return train(fit.model, loaders, recipe, lightning, CheckpointOptions())
 
 
 def _column_scores(fit: ResidualForTraining, setup: ResidualSetup, index: Tensor | slice) -> Tensor:

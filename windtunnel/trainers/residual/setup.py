@@ -24,7 +24,7 @@ from windtunnel.trainers.residual.interactions import fit_interactions
 from windtunnel.trainers.residual.residual_stages import ResidualForTraining
 from windtunnel.trainers.residual.tree_block_weights import WeightedTrees, weighted_trees
 from windtunnel.trainers.residual.validation_halves import ValidationHalves
-from windtunnel.trainers.residual.validation_rows import MAX_ROWS, Items, split_rows, weighted_rows
+from windtunnel.trainers.residual.validation_rows import MAX_ROWS, Items, rows_with_weight, split_rows
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ def prepare_residual(net: TranslatedPipeline, data: DataModule, recipe: Recipe) 
     It needs two validation rows: one half of them takes part in fitting, the other half tests the result.
     """
     base = residual_base_for_loss(net, recipe)
-    if base is None or data.validated_on == "training rows":
+    if base is None or data.validates_on_training_rows:
         return None
     generator = torch.Generator().manual_seed(recipe.seed)
     loss = explain_failures(loss_for(recipe.loss, base.head))
@@ -86,7 +86,7 @@ def prepare_residual(net: TranslatedPipeline, data: DataModule, recipe: Recipe) 
     scorer = InitScorer(net, base.program.with_modules(modules).eval())
     train, valid = scorer.add_to(data.train), scorer.add_to(data.valid)
     rows = scorer.add_init_scores(validation[0]) if valid.rows is None else valid.rows
-    counted, mask = weighted_rows(train.collect(MAX_ROWS))
+    counted, mask = rows_with_weight(train.collect(MAX_ROWS))
     valid_items = rows, *validation[1:]
     initial = fit_interactions(net, base, counted, valid_items, split, loss, recipe.residual_rank, generator)
     if initial is None:
@@ -98,7 +98,7 @@ def prepare_residual(net: TranslatedPipeline, data: DataModule, recipe: Recipe) 
 
 def why_no_residual(data: DataModule) -> str:
     """Why ``prepare_residual`` has no residual model for a translation that takes one."""
-    if data.validated_on == "training rows":
+    if data.validates_on_training_rows:
         return "without validation rows no residual model can be tested"
     _, target, *weight = data.valid.collect(MAX_ROWS)
     count = int((weight[0] > 0).sum()) if weight else len(target)

@@ -15,7 +15,7 @@ from windtunnel.objectives.losses import Loss
 from windtunnel.objectives.metrics import Metric
 from windtunnel.objectives.row_blocks import balanced_order
 from windtunnel.program.records.fit_record import NEEDS_MORE_ROWS
-from windtunnel.trainers.loop.evaluation import evaluate
+from windtunnel.trainers.loop.evaluation import evaluate_scores
 from windtunnel.trainers.residual.validation_rows import SplitRows
 
 GROUPS = 100
@@ -53,17 +53,17 @@ class SignificanceTest:
         return self.worsens_metric or not within_error
 
     @property
-    def installed_part(self) -> float:
-        """The factor of the change of the scores that ``fit`` installs, in (0, 1].
+    def shrinkage(self) -> float:
+        """The factor of a change of the scores that is significantly better, in (0, 1].
 
         1 - (e / g)^2 for a gain g and its standard error e: little of a gain that is hardly above its standard error,
-        nearly all of a certain one. 1 without a standard error, and where a test that is not significant was overruled.
+        nearly all of a certain one. 1 without a standard error.
 
         Source
         ------
         The shrinkage of a mean by James and Stein (1961), for one mean.
         """
-        if not self.significant or not math.isfinite(self.standard_error):
+        if not math.isfinite(self.standard_error):
             return 1.0
         return 1 - (self.standard_error / self.gain) ** 2
 
@@ -106,11 +106,13 @@ def _metric_groups(metric: Metric, halves: Sequence[Tensor], target: Tensor) -> 
 def _metric_of_groups(
     metric: Metric, loss: Loss, groups: Sequence[Tensor], scores: Tensor, *rest: Tensor
 ) -> NDArray[np.float64]:
-    values = [
-        evaluate(metric, loss, lambda scores: scores, [((scores[rows],), *(block[rows] for block in rest))])
-        for rows in groups
-    ]
-    return np.array(values)
+    with_loss = metric.name == "loss"  # a custom loss may be slow
+
+    def value(rows: Tensor) -> float:
+        blocks = (block[rows] for block in (scores, *rest))
+        return evaluate_scores(metric, loss, *blocks, with_loss=with_loss).metric
+
+    return np.array([value(rows) for rows in groups])
 
 
 def compare_losses(loss: Loss, shuffled: Tensor, before: Tensor, after: Tensor, *rest: Tensor) -> SignificanceTest:

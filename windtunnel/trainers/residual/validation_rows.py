@@ -22,7 +22,7 @@ Items = tuple[Any, ...]
 """Rows, targets, and weights where the loader yields them."""
 
 
-def most_rows(net: TranslatedPipeline) -> int:
+def max_validation_rows(net: TranslatedPipeline) -> int:
     """The most validation rows to collect: as many as a residual model takes, else those of ``DENSE_BYTES``."""
     return MAX_ROWS if net.takes_residual_model() else DENSE_BYTES // dense_bytes(net, 1)
 
@@ -72,7 +72,7 @@ def hash_rows(*columns: NDArray[Any]) -> NDArray[Any]:
     return pd.util.hash_pandas_object(pd.DataFrame(dict(enumerate(columns))), index=False).to_numpy()
 
 
-def weighted_rows(items: Items) -> tuple[Items, Tensor | None]:
+def rows_with_weight(items: Items) -> tuple[Items, Tensor | None]:
     """The rows with a weight above 0 and their mask, bool ``[N]``.
 
     All rows and None if every weight, or no weight, is above 0.

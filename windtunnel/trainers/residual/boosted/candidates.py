@@ -11,7 +11,7 @@ from windtunnel.encode import Batch
 from windtunnel.objectives.losses import CustomLoss
 from windtunnel.objectives.metrics import Metric
 from windtunnel.program.translated import TranslatedPipeline
-from windtunnel.trainers.loop.evaluation import evaluate_both
+from windtunnel.trainers.loop.evaluation import evaluate
 from windtunnel.trainers.recipe import Recipe
 from windtunnel.trainers.residual.boosted.features import BoostedFeatures, fit_features
 from windtunnel.trainers.residual.boosted.fit_boosted import fit_boosted
@@ -82,7 +82,7 @@ def _candidate(
         encoded, start = setup.split_scores(Batch(numbers, ids))
         return boosted.scores(encoded, start if residual is None else start + residual.scores(encoded))
 
-    val_loss, value = evaluate_both(metric, halves.loss, scores, setup.valid)
+    val_loss, value = evaluate(metric, halves.loss, scores, setup.valid)
     test = halves.compare(metric, halves.pipeline_scores, boosted.other_half_scores)
     return Candidate(
         name,
