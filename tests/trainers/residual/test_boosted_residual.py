@@ -27,6 +27,7 @@ from windtunnel.trainers.residual.boosted.boosting import BoostingRows, Datasets
 from windtunnel.trainers.residual.boosted.cell_tables import PRIOR_ROWS, CellTables, TargetRows, row_blocks
 from windtunnel.trainers.residual.boosted.fit_boosted import BoostedResidual
 from windtunnel.trainers.residual.init_scores import ResidualInputs
+from windtunnel.trainers.residual.validation_rows import SplitRows
 
 ROWS, TRAIN, VALID = 9000, slice(0, 6000), slice(6000, 8500)
 
@@ -123,8 +124,8 @@ def test_boosting_lowers_the_loss_of_several_scores() -> None:
     parts = slice(0, 1000), slice(1000, 1500)
     binned = Datasets.of(*(features[part] for part in parts))
     train, valid = (BoostingRows(target[part]) for part in parts)
-    halves = torch.arange(500).tensor_split(2)
-    boosting = boost(binned, torch.zeros(3), train, valid, halves, LOSSES["softmax"], seed=0, max_trees=60)
+    split = SplitRows([*torch.arange(500).tensor_split(2)], torch.arange(500))
+    boosting = boost(binned, torch.zeros(3), train, valid, split, LOSSES["softmax"], seed=0, max_trees=60)
     rounds = boosting.rounds()
     scores = boosting.scores(features[parts[1]], rounds, 3)
     loss = LOSSES["softmax"](scores, valid.target, None)

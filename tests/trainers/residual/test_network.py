@@ -10,6 +10,7 @@ from windtunnel.objectives.losses import LOSSES
 from windtunnel.trainers.residual.boosted.binned_features import BINS, bin_borders
 from windtunnel.trainers.residual.boosted.boosting import BoostingRows
 from windtunnel.trainers.residual.boosted.network import scaled, train_network
+from windtunnel.trainers.residual.validation_rows import RowPart, SplitRows
 
 
 def test_a_trained_network_gives_the_scores_of_its_best_epoch() -> None:
@@ -18,14 +19,14 @@ def test_a_trained_network_gives_the_scores_of_its_best_epoch() -> None:
     features[:, 2] = 7.0  # a constant
     signal = np.abs(features[:, 0] - 100) / 25 - 2
     target = torch.from_numpy((random.random(4000) < 1 / (1 + np.exp(-signal))).astype(np.float32))
-    parts, start = (slice(0, 3000), slice(3000, 4000)), torch.zeros(1)
+    parts, base_score = (slice(0, 3000), slice(3000, 4000)), torch.zeros(1)
     train, valid = (BoostingRows(target[part]) for part in parts)
-    halves = torch.arange(1000).tensor_split(2)
-    of_rows = features[parts[0]], features[parts[1]], start, train, valid, halves
+    split = SplitRows([*torch.arange(1000).tensor_split(2)], torch.arange(1000))
+    of_rows = features[parts[0]], features[parts[1]], base_score, train, valid, split
     trained = train_network(*of_rows, LOSSES["logistic"], torch.ones(1), 0)
     scores = trained.layers(torch.from_numpy(features[parts[1]]).double()).detach()
-    torch.testing.assert_close(scores.float(), trained.scores_of(0), atol=1e-4, rtol=1e-4)
-    loss = float(LOSSES["logistic"](trained.scores_of(0), valid.target, None))
+    torch.testing.assert_close(scores.float(), trained.scores_of(RowPart.ALL), atol=1e-4, rtol=1e-4)
+    loss = float(LOSSES["logistic"](trained.scores_of(RowPart.ALL), valid.target, None))
     assert loss == pytest.approx(trained.losses[:, 0].min(), rel=1e-5) and loss < 0.62
     np.testing.assert_allclose(
         scaled(trained.layers, 0.25)(torch.from_numpy(features).double())[3000:].detach(), scores / 4

@@ -77,14 +77,14 @@ def fit_interactions(
     of the validation rows. ``rank`` is the width of the factors.
     """
     rows = RowsWithResiduals.of(net, base, train, valid, loss, generator)
-    selected = rows.select(split.shuffled.sort().values)
+    selected = rows.select(split.all_rows)
     if not selected.columns:
         return None
     of_halves = [rows.select(half) for half in split.halves]
     init_scores, *rest = rows.scored_valid
     interaction_scores, test = torch.zeros_like(init_scores), None
     if selected.interactions:
-        for each, tested in zip(of_halves, reversed(split.halves), strict=True):
+        for each, (_, tested) in zip(of_halves, split.tested_on(), strict=True):
             interaction_scores[tested] = each.scores(rows.valid.codes[tested]) * rows.unit
         test = compare_losses(loss, split.shuffled, init_scores, init_scores + interaction_scores, *rest)
     if test is None or not test.significant:

@@ -75,12 +75,11 @@ def _other_half_scores(
         (sample, *rest), mask = setup.train_items, None
         training = EncodedRows(sample, *rest, batch_size=recipe.rows_per_step(len(rest[0])), seed=recipe.seed)
     scores = torch.zeros_like(halves.interaction_scores)
-    first, second = halves.split.halves
     with Phase("training two residual models for the test", 2) as phase, show_progress(False):
-        for initial, selected_on, tested in zip(halves.fits, (first, second), (second, first), strict=True):
+        for initial, (half, tested) in zip(halves.fits, halves.split.tested_on(), strict=True):
             if initial is not None:
                 fit = replace(initial, model=deepcopy(initial.model))
-                valid = fit.validation_batches(EncodedRows(*take(halves.rows, selected_on)).in_order())
+                valid = fit.validation_batches(EncodedRows(*take(halves.rows, halves.split.parts[half])).in_order())
                 loaders = Loaders(fit.training_batches(training, mask), valid)
                 result = _train_where_defined(fit, loaders, halves.loss, recipe, lightning)
                 if result is not None and result.error is not None:

@@ -79,7 +79,7 @@ def compare_scores(
     test = compare_losses(loss, split.shuffled, before, after, *rest)
     if not test.gain > 0:
         return test
-    groups = _metric_groups(metric, split.shuffled.tensor_split(2), rest[0])
+    groups = _metric_groups(metric, split.shuffled_halves, rest[0])
     old, new = (_metric_of_groups(metric, loss, groups, scores, *rest) for scores in (before, after))
     change, error = float((new - old).mean()), float((new - old).std() / max(len(groups) - 1, 1) ** 0.5)
     if abs(change) <= error or not metric.better(float(old.mean()), float(new.mean())):

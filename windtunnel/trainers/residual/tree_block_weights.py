@@ -63,14 +63,14 @@ def weighted_trees(
     inputs = net.run_in_slices(partial(program.inputs_of, position), valid[0])
     rows = inputs, *valid[1:]
     fit = partial(fit_block_weights, trees, loss=average_over_blocks(loss), generator=generator)
-    weighted = fit(take(rows, split.shuffled.sort().values))
+    weighted = fit(take(rows, split.all_rows))
     if weighted is None:
         return None
     trees_of_halves = [fit(take(rows, half)) or trees for half in split.halves]
     with torch.no_grad():
         before = trees(inputs)
         after = before.clone()
-        for half_trees, tested in zip(trees_of_halves, reversed(split.halves), strict=True):
+        for half_trees, (_, tested) in zip(trees_of_halves, split.tested_on(), strict=True):
             after[tested] = half_trees(inputs[tested])
         fitted = weighted(inputs)
     test = compare_scores(metric, loss, split, before, after, *valid[1:])

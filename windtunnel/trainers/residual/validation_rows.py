@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from enum import IntEnum
 from typing import Any
 
 import numpy as np
@@ -39,12 +41,41 @@ def random_rows(items: Items, limit: int, generator: torch.Generator) -> Items:
     return items if count <= limit else take(items, torch.randperm(count, generator=generator)[:limit])
 
 
+class RowPart(IntEnum):
+    """What models, epochs and weights are selected on: all validation rows, or one half, which the other half tests."""
+
+    ALL = 0
+    FIRST_HALF = 1
+    SECOND_HALF = 2
+
+
 @dataclass(frozen=True)
 class SplitRows:
     """Indices of the rows with a weight above 0, int64."""
 
     halves: list[Tensor]  # the indices of the rows in each half, ascending
-    shuffled: Tensor  # the indices of all these rows, in the order of a hash of their values
+    shuffled: Tensor  # the indices of all these rows, in the order of a hash of their values; the first half first
+
+    @property
+    def all_rows(self) -> Tensor:
+        """The indices of all these rows, ascending."""
+        return self.shuffled.sort().values
+
+    @property
+    def parts(self) -> list[Tensor]:
+        """The indices of the rows of each ``RowPart``."""
+        return [self.all_rows, *self.halves]
+
+    @property
+    def shuffled_halves(self) -> tuple[Tensor, ...]:
+        """The indices of the rows in each half, in the order of the hash."""
+        return self.shuffled.tensor_split(2)
+
+    def tested_on(self) -> Iterator[tuple[RowPart, Tensor]]:
+        """Each half to select on, with the indices of the rows in the other one, which tests what was selected."""
+        first, second = self.halves
+        yield RowPart.FIRST_HALF, second
+        yield RowPart.SECOND_HALF, first
 
 
 def split_rows(items: Items, seed: int) -> SplitRows:

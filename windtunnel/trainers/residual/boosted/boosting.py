@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -15,6 +14,7 @@ from windtunnel.modules.trees.ensemble import TreeEnsemble
 from windtunnel.objectives.derivatives import derivatives
 from windtunnel.objectives.losses import Loss
 from windtunnel.progress import Phase
+from windtunnel.trainers.residual.validation_rows import RowPart, SplitRows
 
 OPTIONS: dict[str, Any] = {
     "num_leaves": 15,
@@ -63,15 +63,14 @@ class Boosting:
     """Boosted trees, and their losses on the validation rows."""
 
     booster: Any
-    # ``[rounds + 1, 3]``: on all validation rows, and on either half; the first row is without a tree
-    losses: NDArray[np.float64]
+    losses: NDArray[np.float64]  # ``[rounds + 1, 3]``, on each ``RowPart``; the first row is without a tree
 
-    def rounds(self, part: int = 0) -> int:
-        """The number of rounds with the lowest loss on all validation rows (0) or on a half (1, 2)."""
+    def rounds(self, part: RowPart = RowPart.ALL) -> int:
+        """The number of rounds with the lowest loss on a part of the validation rows."""
         return int(self.losses[:, part].argmin())
 
-    def lowest(self, part: int = 0) -> float:
-        """The lowest loss on all validation rows (0) or on a half (1, 2)."""
+    def lowest(self, part: RowPart = RowPart.ALL) -> float:
+        """The lowest loss on a part of the validation rows."""
         return float(self.losses[:, part].min())
 
     def scores(self, features: NDArray[np.float32], rounds: int, outputs: int) -> Tensor:
@@ -96,23 +95,23 @@ class Boosting:
 
 def boost(
     features: Datasets,
-    start: Tensor,
+    base_score: Tensor,
     train: BoostingRows,
     valid: BoostingRows,
-    halves: Sequence[Tensor],
+    split: SplitRows,
     loss: Loss,
     seed: int,
     max_trees: int = MAX_TREES,
 ) -> Boosting:
     """Boost trees on the features, until ``PATIENCE`` rounds have not lowered the loss of the validation rows.
 
-    All rows start from the scores ``start`` ``[K]``.
+    All rows start from ``base_score`` ``[K]``. ``split`` has the parts of the validation rows.
     """
     import lightgbm
 
-    outputs = len(start)
+    outputs = len(base_score)
     losses: list[list[float]] = []
-    parts = [torch.cat(list(halves)).sort().values, *halves]
+    parts = split.parts
 
     def objective(scores: NDArray[np.float64], _: Any) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         return boosting_derivatives(loss, _columns(scores, outputs), train.target, train.weight)
@@ -123,7 +122,7 @@ def boost(
             losses.append([float(loss(rows[part], *valid.take(part))) for part in parts])
         return "loss", losses[-1][0], False
 
-    of_train, of_valid = (_flat(start.repeat(len(rows.target), 1)) for rows in (train, valid))
+    of_train, of_valid = (_flat(base_score.repeat(len(rows.target), 1)) for rows in (train, valid))
     features.train.set_init_score(of_train)
     features.valid.set_init_score(of_valid)
     options = OPTIONS | {"learning_rate": RATE, "seed": seed, "objective": objective, "num_class": outputs}

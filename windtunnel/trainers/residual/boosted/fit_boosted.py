@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -24,7 +24,7 @@ from windtunnel.trainers.residual.boosted.features import BoostedFeatures
 from windtunnel.trainers.residual.boosted.network import NetworkTraining, scaled, train_network
 from windtunnel.trainers.residual.init_scores import ResidualInputs, concat, in_slices
 from windtunnel.trainers.residual.mean_residuals import part_weights
-from windtunnel.trainers.residual.validation_rows import Items
+from windtunnel.trainers.residual.validation_rows import Items, RowPart, SplitRows
 
 RACE_TREES, RACE_ROWS = 60, 30_000
 """Trees and rows of a race, which chooses blocks of rows and interactions."""
@@ -37,10 +37,10 @@ are not among them are read too, as many at most."""
 class BoostedResidual:
     """A weighted mean of scores, those of trees and those of a network.
 
-        f(x) = weight start(x) + v trees(x) + w network(x), weight = 1 - v - w
+        f(x) = weight init(x) + v trees(x) + w network(x), weight = 1 - v - w
 
-    Trees and network are not fitted to what the scores leave over, but to the target: the pipeline has seen the targets
-    of the training rows, on which it leaves too little.
+    init(x) are the scores before. Trees and network are not fitted to what these leave over, but to the target: the
+    pipeline has seen the targets of the training rows, on which it leaves too little.
     """
 
     statistics: CellStatistics
@@ -50,45 +50,45 @@ class BoostedResidual:
     weight: float
     other_half_scores: Tensor  # ``[rows, K]``, f(x) of the validation rows, of each half as fitted on the other
 
-    def scores(self, rows: Batch, start: Tensor) -> Tensor:
-        """f(x) ``[N, K]`` of rows without init scores, which start from the scores ``[N, K]``."""
+    def scores(self, rows: Batch, init_scores: Tensor) -> Tensor:
+        """f(x) ``[N, K]`` of rows without init scores; ``init_scores`` ``[N, K]`` are these."""
         added: Tensor = in_slices(lambda x: self._added(self.statistics(x)), concat(self.inputs.select(rows)))
-        return self.weight * start + added
+        return self.weight * init_scores + added
 
     def _added(self, features: Tensor) -> Tensor:
         added: Tensor = self.trees(features) + self.network(features)
         return added
 
     def shrunken(self, factor: float) -> BoostedResidual:
-        """``start(x) + factor (f(x) - start(x))``."""
+        """``init(x) + factor (f(x) - init(x))``."""
         trees, network = _times(self.trees.ensemble(), factor), scaled(self.network, factor)
         return replace(self, trees=trees, network=network, weight=1 - factor * (1 - self.weight))
 
 
 @dataclass(frozen=True)
-class BoostingInput:
-    """The rows to fit trees and networks on, which start from a constant."""
+class ModelFitter:
+    """Fits trees and networks to the same rows, from the same constant."""
 
-    start: Tensor  # ``[K]``, the constant
+    base_score: Tensor  # ``[K]``, the constant
     train: BoostingRows  # the training rows of the sample
     valid: BoostingRows
-    halves: Sequence[Tensor]  # indices of the validation rows in each half
+    split: SplitRows  # the parts of the validation rows
     loss: Loss
     unit: Tensor  # ``[K]``, that of the scores
     seed: int
 
-    def every(self, step: int) -> BoostingInput:
+    def every(self, step: int) -> ModelFitter:
         """Every ``step``-th training row alone."""
         return replace(self, train=self.train.take(slice(None, None, step)))
 
     def boost(self, datasets: Datasets, max_trees: int = MAX_TREES) -> Boosting:
         """Boost trees on these features."""
-        return boost(datasets, self.start, self.train, self.valid, self.halves, self.loss, self.seed, max_trees)
+        return boost(datasets, self.base_score, self.train, self.valid, self.split, self.loss, self.seed, max_trees)
 
     def train_network(self, train: NDArray[np.float32], valid: NDArray[np.float32]) -> NetworkTraining:
         """Train a network on features of training and validation rows."""
-        rows = self.train, self.valid, self.halves
-        return train_network(train, valid, self.start, *rows, self.loss, self.unit, self.seed)
+        rows = self.train, self.valid, self.split
+        return train_network(train, valid, self.base_score, *rows, self.loss, self.unit, self.seed)
 
 
 @dataclass(frozen=True)
@@ -97,17 +97,18 @@ class FittedModels:
 
     boosting: Boosting
     network: NetworkTraining
-    start: Tensor  # ``[K]``, the scores that both start from
+    base_score: Tensor  # ``[K]``, the constant that both start from
     features: NDArray[np.float32]  # of the validation rows, ``[rows, F]``
 
-    def scores(self, part: int) -> Tensor:
-        """Scores ``[rows, K, 2]`` of the trees and the network that are best on all validation rows (0) or a half."""
-        trees = self.start + self.boosting.scores(self.features, self.boosting.rounds(part), len(self.start))
+    def scores(self, part: RowPart) -> Tensor:
+        """Scores ``[rows, K, 2]`` of the trees and the network that are best on a part of the validation rows."""
+        base_score, rounds = self.base_score, self.boosting.rounds(part)
+        trees = base_score + self.boosting.scores(self.features, rounds, len(base_score))
         return torch.stack([trees, self.network.scores_of(part).to(trees)], dim=2)
 
 
 def fit_boosted(
-    features: BoostedFeatures, train: Items, valid: Items, halves: Sequence[Tensor], loss: Loss, unit: Tensor, seed: int
+    features: BoostedFeatures, train: Items, valid: Items, split: SplitRows, loss: Loss, unit: Tensor, seed: int
 ) -> BoostedResidual | None:
     """Fit trees and a network to the training rows, and average them with scores; None where no tree lowers the loss.
 
@@ -116,51 +117,51 @@ def fit_boosted(
     the number of trees, the epoch and the weights that have the lowest loss on the other half.
 
     ``train`` and ``valid`` hold scores ``[N, K]``, targets, and maybe weights. Trees and network start from the mean of
-    the scores of the training rows; the mean is taken with the scores of the validation rows. ``halves`` are the
-    indices of the validation rows in each half, ``unit`` ``[K]`` is that of the scores.
+    the scores of the training rows; the weighted mean is taken with the scores of the validation rows. ``split`` has
+    the parts of the validation rows, ``unit`` ``[K]`` is that of the scores.
     """
-    scores, mean = valid[0], train[0].mean(dim=0)
+    scores, base_score = valid[0], train[0].mean(dim=0)
     sampled = BoostingRows(*train[1:]).take(features.sample)
-    rows = BoostingInput(mean, sampled, BoostingRows(*valid[1:]), halves, loss, unit, seed)
-    races = _races(rows, features)
+    fitter = ModelFitter(base_score, sampled, BoostingRows(*valid[1:]), split, loss, unit, seed)
+    races = _races(fitter, features)
     if not any(race.rounds() for race in races.values()):
         return None
-    choices = [_best(races, part) for part in range(3)]
-    kinds = list(dict.fromkeys(choices))
+    choices = {part: _best(races, part) for part in RowPart}
+    kinds = list(dict.fromkeys(choices.values()))
     binned = BinnedFeatures.of(features.take(_tables_to_read(features, races.values())), kinds)
-    fitted = {blocks: _fit_models(rows, binned, blocks) for blocks in kinds}
-    boosting = fitted[choices[0]].boosting
-    if not boosting.rounds():
+    fitted = {blocks: _fit_models(fitter, binned, blocks) for blocks in kinds}
+    best = fitted[choices[RowPart.ALL]]
+    if not best.boosting.rounds():
         return None
-    parts = [torch.cat(list(halves)), *halves]
 
-    def change(part: int) -> tuple[Tensor, list[float]]:
-        """f(x) minus the scores, and v and w; of what has the lowest loss on all validation rows (0) or a half."""
+    def change(part: RowPart) -> tuple[Tensor, list[float]]:
+        """f(x) minus the scores, and v and w; of what has the lowest loss on a part of the validation rows."""
         changes = fitted[choices[part]].scores(part) - scores.unsqueeze(2)
-        weights = part_weights(loss, unit, *(block[parts[part]] for block in (scores, changes, *valid[1:])))
+        weights = part_weights(loss, unit, *(block[split.parts[part]] for block in (scores, changes, *valid[1:])))
         weights = weights / weights.sum().clamp_min(1.0)
         return changes @ weights, weights.tolist()
 
     other_half_scores = scores.clone()
-    for part, tested in ((1, halves[1]), (2, halves[0])):
-        other_half_scores[tested] += change(part)[0][tested]
-    v, w = change(0)[1]
+    for half, tested in split.tested_on():
+        other_half_scores[tested] += change(half)[0][tested]
+    _, (v, w) = change(RowPart.ALL)
     statistics, inputs = binned.module()
-    trees = _times(_with_base(boosting.ensemble(), mean, binned), v)
-    network = scaled(fitted[choices[0]].network.layers, w)
+    trees = _times(_with_base(best.boosting.ensemble(), base_score, binned), v)
+    network = scaled(best.network.layers, w)
     return BoostedResidual(statistics, trees, network, inputs, 1 - v - w, other_half_scores)
 
 
-def _fit_models(rows: BoostingInput, features: BinnedFeatures, blocks: str) -> FittedModels:
+def _fit_models(fitter: ModelFitter, features: BinnedFeatures, blocks: str) -> FittedModels:
     """Trees and a network on the training rows with these blocks."""
     train, valid = features.train[blocks], features.valid
-    return FittedModels(rows.boost(Datasets.of(train, valid)), rows.train_network(train, valid), rows.start, valid)
+    boosting, network = fitter.boost(Datasets.of(train, valid)), fitter.train_network(train, valid)
+    return FittedModels(boosting, network, fitter.base_score, valid)
 
 
-def _with_base(trees: TreeEnsemble, base: Tensor, features: BinnedFeatures) -> TreeEnsemble:
-    """Trees that start from a base ``[K]``, with the numbers that features can be."""
+def _with_base(trees: TreeEnsemble, base_score: Tensor, features: BinnedFeatures) -> TreeEnsemble:
+    """Trees that start from a constant ``[K]``, with the numbers that features can be."""
     feature_range = np.array([[0.0, largest] for largest in features.largest])
-    return replace(trees, base=base.double().numpy(), feature_range=feature_range)
+    return replace(trees, base=base_score.double().numpy(), feature_range=feature_range)
 
 
 def _times(trees: TreeEnsemble, factor: float) -> HardTrees:
@@ -168,19 +169,19 @@ def _times(trees: TreeEnsemble, factor: float) -> HardTrees:
     return fastest(HardTrees.of(replace(trees, leaf_value=trees.leaf_value * factor, base=trees.base * factor)))
 
 
-def _races(rows: BoostingInput, features: BoostedFeatures) -> dict[str, Boosting]:
+def _races(fitter: ModelFitter, features: BoostedFeatures) -> dict[str, Boosting]:
     """A race for each way of drawing blocks."""
     step = -(-len(features.sample) // RACE_ROWS)
-    rows = rows.every(step)
+    fitter = fitter.every(step)
 
     def race(blocks: str) -> Boosting:
-        return rows.boost(Datasets.of(features.train[blocks][::step], features.valid), RACE_TREES)
+        return fitter.boost(Datasets.of(features.train[blocks][::step], features.valid), RACE_TREES)
 
     return {blocks: race(blocks) for blocks in BLOCKS}
 
 
-def _best(races: Mapping[str, Boosting], part: int) -> str:
-    """The blocks with the lowest loss on all validation rows (0) or on a half (1, 2)."""
+def _best(races: Mapping[str, Boosting], part: RowPart) -> str:
+    """The blocks with the lowest loss on a part of the validation rows."""
     return min(races, key=lambda blocks: races[blocks].lowest(part))
 
 

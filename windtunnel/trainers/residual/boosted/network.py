@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,6 +14,7 @@ from windtunnel.modules.linear.multilayer import MultilayerPerceptron
 from windtunnel.objectives.losses import Loss
 from windtunnel.progress import Phase
 from windtunnel.trainers.residual.boosted.boosting import BoostingRows
+from windtunnel.trainers.residual.validation_rows import RowPart, SplitRows
 
 WIDTH, DROPOUT = 64, 0.2
 RATE, WEIGHT_DECAY, BATCH = 5e-3, 0.01, 512
@@ -36,39 +36,39 @@ class NetworkTraining:
 
     layers: MultilayerPerceptron  # scores from features, of the epoch with the lowest loss on all validation rows
     scores: list[Tensor]  # ``[N, K]``
-    losses: NDArray[np.float64]  # ``[epochs, 3]``: on all validation rows, and on either half
+    losses: NDArray[np.float64]  # ``[epochs, 3]``, on each ``RowPart``
 
-    def scores_of(self, part: int) -> Tensor:
-        """The scores of the epoch with the lowest loss on all validation rows (0) or on a half (1, 2)."""
+    def scores_of(self, part: RowPart) -> Tensor:
+        """The scores of the epoch with the lowest loss on a part of the validation rows."""
         return self.scores[int(self.losses[:, part].argmin())]
 
 
 def train_network(
     features: NDArray[np.float32],
     valid_features: NDArray[np.float32],
-    start: Tensor,
+    base_score: Tensor,
     train: BoostingRows,
     valid: BoostingRows,
-    halves: Sequence[Tensor],
+    split: SplitRows,
     loss: Loss,
     unit: Tensor,
     seed: int,
 ) -> NetworkTraining:
     """Train a network, until ``PATIENCE`` epochs have not lowered the loss of the validation rows.
 
-    Its scores are ``start`` ``[K]`` plus ``unit`` ``[K]`` times the output of the layers. The learning rate falls
+    Its scores are ``base_score`` ``[K]`` plus ``unit`` ``[K]`` times the output of the layers. The learning rate falls
     linearly to 0. The features of training rows ``[N, F]`` are standardised.
     """
     center, scale = (torch.from_numpy(each) for each in (features.mean(axis=0), features.std(axis=0)))
     scale[scale == 0] = 1
     x, x_valid = ((torch.from_numpy(each) - center) / scale for each in (features, valid_features))
-    parts = [torch.cat(list(halves)).sort().values, *halves]
+    parts = split.parts
     rows = len(x)
     batches = -(-rows // BATCH)
 
     with torch.random.fork_rng(devices=[]), Phase("training a network on the same features", EPOCHS) as phase:
         torch.manual_seed(seed)
-        net = _layers(x.shape[1], len(start))
+        net = _layers(x.shape[1], len(base_score))
         optimizer = torch.optim.AdamW(net.parameters(), lr=RATE, weight_decay=WEIGHT_DECAY)
         schedule = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.0, EPOCHS * batches)
         scores, losses, best = list[Tensor](), list[list[float]](), net.state_dict()
@@ -76,18 +76,18 @@ def train_network(
             net.train()
             for batch in torch.randperm(rows).tensor_split(batches):
                 optimizer.zero_grad()
-                torch.autograd.backward(loss(start + unit * net(x[batch]), *train.take(batch)))
+                torch.autograd.backward(loss(base_score + unit * net(x[batch]), *train.take(batch)))
                 optimizer.step()
                 schedule.step()
             net.eval()
             with torch.inference_mode():
-                scores.append(start + unit * net(x_valid))
+                scores.append(base_score + unit * net(x_valid))
                 losses.append([_finite(float(loss(scores[-1][part], *valid.take(part)))) for part in parts])
             if _lowest(losses) == len(losses) - 1:
                 best = {name: value.clone() for name, value in net.state_dict().items()}
             phase.advance()
         net.load_state_dict(best)
-    layers = _of_features(net, center, scale, start, unit)
+    layers = _of_features(net, center, scale, base_score, unit)
     return NetworkTraining(layers, [each.clone() for each in scores], np.array(losses))
 
 
@@ -97,14 +97,14 @@ def _layers(width: int, outputs: int) -> nn.Sequential:
 
 
 def _of_features(
-    net: nn.Sequential, center: Tensor, scale: Tensor, start: Tensor, unit: Tensor
+    net: nn.Sequential, center: Tensor, scale: Tensor, base_score: Tensor, unit: Tensor
 ) -> MultilayerPerceptron:
-    """Layers that standardise features in the first one, and give ``start`` plus ``unit`` times their output."""
+    """Layers that standardise features in the first one, and give ``base_score`` plus ``unit`` times their output."""
     linear = [layer for layer in net if isinstance(layer, nn.Linear)]
     weight, bias = ([getattr(layer, name).detach().double() for layer in linear] for name in ("weight", "bias"))
     weight[0] = weight[0] / scale.double()
     bias[0] = bias[0] - weight[0] @ center.double()
-    weight[-1], bias[-1] = weight[-1] * unit.unsqueeze(1), bias[-1] * unit + start
+    weight[-1], bias[-1] = weight[-1] * unit.unsqueeze(1), bias[-1] * unit + base_score
     sizes = [linear[0].in_features, *(layer.out_features for layer in linear)]
     return MultilayerPerceptron(torch.cat([each.flatten() for each in weight]), torch.cat(bias), sizes, "relu").eval()
 
