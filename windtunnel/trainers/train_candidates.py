@@ -132,7 +132,7 @@ def _train_residual(run: FitRun) -> TrainedCandidates | None:
     if setup is None:
         return None
     trained = train_residual(setup, recipe, run.lightning, run.checkpoints)
-    metric, result = recipe.metric_for(trained.fit.model), trained.training
+    metric, result = recipe.metric_for(trained.residual.module), trained.training
     candidates = residual_candidates(net, data, setup, trained, recipe)
     if result.error is None:
         candidates = add_boosted(net, setup, candidates, recipe, metric)

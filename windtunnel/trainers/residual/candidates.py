@@ -112,7 +112,7 @@ def residual_candidates(
     recipe: Recipe,
 ) -> list[Candidate]:
     """Candidates, simplest first: translation, source pipeline, tree-block weights, interactions, residual model."""
-    metric = recipe.metric_for(trained.fit.model)
+    metric = recipe.metric_for(trained.residual.module)
     of_model = [
         _interactions_candidate(setup, metric),
         _residual_candidate(setup.validation_halves, trained, metric, recipe),
@@ -142,7 +142,7 @@ def _pipeline_candidates(
         """The program with these modules in place of its own, evaluated."""
         if modules == setup.pipeline.modules:
             val_loss, value = evaluate(metric, loss, setup.initial.init_scores, setup.valid)
-            epoch = None if len(setup.initial.residual.interactions) else 0
+            epoch = None if len(setup.initial.model.interactions) else 0
         else:
             scorer = InitScorer(net, base.with_modules(modules).eval())
             val_loss, value = evaluate(metric, loss, scorer.scores, data.valid)
@@ -212,7 +212,7 @@ def _residual_candidate(
         epoch=training.best_epoch,
         test=test,
         rejected="" if recipe.select == "best_epoch" else rejected,
-        residual=trained.fit.installable,
+        residual=trained.residual.installable,
         other_half_scores=other_half_scores,
     )
 

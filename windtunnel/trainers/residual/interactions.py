@@ -20,7 +20,7 @@ from windtunnel.trainers.recipe import LARGEST_BATCH
 from windtunnel.trainers.residual.column_coder import ColumnCoder
 from windtunnel.trainers.residual.init_scores import split_scores
 from windtunnel.trainers.residual.mean_residuals import Interaction, Residuals, fit_in_sequence, part_weights
-from windtunnel.trainers.residual.residual_stages import ResidualForTraining, TrainableResidual
+from windtunnel.trainers.residual.residual_stages import ResidualForTraining, ResidualOnInitScores
 from windtunnel.trainers.residual.screening import select_interactions
 from windtunnel.trainers.residual.significance import compare_losses
 from windtunnel.trainers.residual.validation_halves import ValidationHalves
@@ -48,35 +48,17 @@ class FittedInteractions:
         return FittedInteractions(self.columns, [], [], self.weights.new_zeros(0))
 
 
-@dataclass(frozen=True)
-class InitialResidual:
-    """The residual model before its training, and what tests it."""
-
-    fit: ResidualForTraining  # selected on all validation rows
-    validation_halves: ValidationHalves
-    coder: ColumnCoder  # codes of all columns, also of those that the model does not read
-
-
 def fit_interactions(
-    net: TranslatedPipeline,
-    base: ResidualBase,
-    train: Items,
-    valid: Items,
-    split: SplitRows,
-    loss: Loss,
-    rank: int,
-    generator: torch.Generator,
-) -> InitialResidual | None:
+    rows: RowsWithResiduals, valid: Items, split: SplitRows, rank: int, generator: torch.Generator
+) -> tuple[ResidualForTraining, ValidationHalves] | None:
     """Select the columns of a residual model and fit its interactions; None where no column is selected.
 
     Columns, interactions and the weights of these come from all validation rows, for the two models of the test from
     one half each. No model has interactions unless those of the halves decrease the loss of the other half by more than
     its standard error.
 
-    ``train`` and ``valid`` are rows with the scores of ``base``, training rows none of weight 0. ``split`` are halves
-    of the validation rows. ``rank`` is the width of the factors.
+    ``valid`` are the validation rows with init scores, ``split`` their halves. ``rank`` is the width of the factors.
     """
-    rows = RowsWithResiduals.of(net, base, train, valid, loss, generator)
     selected = rows.select(split.all_rows)
     if not selected.columns:
         return None
@@ -86,19 +68,19 @@ def fit_interactions(
     if selected.interactions:
         for each, (_, tested) in zip(of_halves, split.tested_on(), strict=True):
             interaction_scores[tested] = each.scores(rows.valid.codes[tested]) * rows.unit
-        test = compare_losses(loss, split.shuffled, init_scores, init_scores + interaction_scores, *rest)
+        test = compare_losses(rows.loss, split.shuffled, init_scores, init_scores + interaction_scores, *rest)
     if test is None or not test.significant:
         selected, *of_halves = (each.columns_alone() for each in (selected, *of_halves))
-    fit = rows.build_fit(selected, rank, generator)
-    fits = [rows.build_fit(half, rank, generator) if half.columns else None for half in of_halves]
-    return InitialResidual(fit, ValidationHalves(valid, split, fits, loss, interaction_scores, test), rows.coder)
+    residual = rows.residual_of(selected, rank, generator)
+    residuals = [rows.residual_of(half, rank, generator) if half.columns else None for half in of_halves]
+    return residual, ValidationHalves(valid, split, residuals, rows.loss, interaction_scores, test)
 
 
 @dataclass(frozen=True)
 class RowsWithResiduals:
     """Training and validation rows as codes and residuals, on which interactions are selected and fitted."""
 
-    coder: ColumnCoder
+    coder: ColumnCoder  # codes of all columns, also of those that a residual model does not read
     # head, rules: of the pipeline with the residual model
     head: Head
     rules: Mapping[str, ScoreRule]
@@ -120,7 +102,7 @@ class RowsWithResiduals:
         loss: Loss,
         generator: torch.Generator,
     ) -> RowsWithResiduals:
-        """Compute the residuals of rows with init scores."""
+        """Compute the residuals of rows with init scores, those of ``base``; training rows have none of weight 0."""
         head, outputs = base.head, train[0].numbers.shape[1] - len(net.encoder.numbers)
         rows, scores = split_scores(train[0], outputs)
         coder, unit = ColumnCoder.of(net, rows), _unit(head, scores, train[1])
@@ -140,7 +122,7 @@ class RowsWithResiduals:
         weights = _weights(values, self.unit, self.loss, *scored)
         return FittedInteractions(selected.columns, selected.interactions, tables, weights)
 
-    def build_fit(self, selected: FittedInteractions, rank: int, generator: torch.Generator) -> ResidualForTraining:
+    def residual_of(self, selected: FittedInteractions, rank: int, generator: torch.Generator) -> ResidualForTraining:
         """The residual model of these columns and interactions, before its training."""
         inputs, sizes = self.coder.inputs(selected.columns), [self.coder.sizes[each] for each in selected.columns]
         edges = self.coder.edges[inputs.numbers]
@@ -149,7 +131,7 @@ class RowsWithResiduals:
         if selected.interactions:
             offset = _set_interactions(model, selected, self.train)
         gradient = float(self.gradient.square().mean().sqrt())
-        return ResidualForTraining(TrainableResidual(model, self.head, self.rules, gradient), inputs, offset)
+        return ResidualForTraining(ResidualOnInitScores(model, self.head, self.rules, gradient), inputs, offset)
 
 
 def _residuals(

@@ -3,7 +3,7 @@
 1. ``ResidualModel`` (in ``modules/linear``): tables of interactions and columns, a factorization machine.
 2. ``ResidualForTraining``: one with fitted interactions and untrained columns, with the columns of the rows that it
    reads. ``interactions.fit_interactions`` makes it.
-3. ``TrainableResidual``: the module that Lightning trains, on rows with init scores.
+3. ``ResidualOnInitScores``: the module that Lightning trains, on rows with init scores.
 4. ``TrainedResidual`` (in ``residual_training``): the trained one, with the scores that test it.
 5. ``InstallableResidual``: what ``installation.install_residual`` adds to the program.
 """
@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from torch import Tensor, nn
 
@@ -34,7 +34,7 @@ USUAL_GRADIENT = 0.4
 """Gradient of the log loss where a fifth of the rows is positive: sqrt(0.2 (1 - 0.2))."""
 
 
-class TrainableResidual(nn.Module):
+class ResidualOnInitScores(nn.Module):
     """Init scores plus the column scores of a residual model; the init scores include those of its interactions.
 
     Shape
@@ -81,30 +81,34 @@ class InstallableResidual:
 class ResidualForTraining:
     """A residual model with fitted interactions and untrained columns, and what its training adds to the rows."""
 
-    model: TrainableResidual
+    module: ResidualOnInitScores
     inputs: ResidualInputs  # the columns that the residual model reads
     # ``[N, K]``, scores of the interactions for each training row with a weight above 0, fitted without that row
     offset: Tensor
 
     @property
-    def residual(self) -> ResidualModel:
+    def model(self) -> ResidualModel:
         """The residual model itself."""
-        return self.model.residual
+        return self.module.residual
+
+    def copy(self) -> ResidualForTraining:
+        """One with weights of its own, to train."""
+        return replace(self, module=deepcopy(self.module))
 
     @property
     def installable(self) -> InstallableResidual:
         """The residual model, and the columns that it reads."""
-        return InstallableResidual(self.residual, self.inputs)
+        return InstallableResidual(self.model, self.inputs)
 
     @property
     def interactions_alone(self) -> InstallableResidual:
         """The interactions without the columns, whose factors are random until they are trained."""
-        return InstallableResidual(self.residual.interactions_alone(), self.inputs)
+        return InstallableResidual(self.model.interactions_alone(), self.inputs)
 
     @property
     def outputs(self) -> int:
         """The number K of raw scores."""
-        return len(self.residual.unit)
+        return len(self.model.unit)
 
     def training_batches(self, loader: EncodedLoader, mask: Tensor | None) -> EncodedLoader:
         """Training batches whose init scores include the interactions, fitted for each row without that row.
@@ -139,4 +143,4 @@ class ResidualForTraining:
     def scores_with_interactions(self, numbers: Tensor, ids: Tensor) -> Tensor:
         """Init scores plus the scores of the interactions, for rows with selected columns."""
         rows, scores = split_scores(Batch(numbers, ids), self.outputs)
-        return scores + in_slices(lambda x: self.residual.interaction_scores(self.residual.codes(x)), concat(rows))
+        return scores + in_slices(lambda x: self.model.interaction_scores(self.model.codes(x)), concat(rows))

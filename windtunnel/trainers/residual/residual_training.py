@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from copy import deepcopy
 from dataclasses import dataclass, replace
 
 import torch
@@ -29,10 +28,10 @@ from windtunnel.trainers.residual.validation_rows import take
 class TrainedResidual:
     """The residual model with the columns of the best epoch, and the scores that test these."""
 
-    fit: ResidualForTraining
+    residual: ResidualForTraining
     training: TrainingResult
     # ``[rows, K]``, scores of the columns for the validation rows. Those of a half are by a model whose columns and
-    # epoch were selected on the other half; where there are no such models, by ``fit`` itself.
+    # epoch were selected on the other half; where there are no such models, by ``residual`` itself.
     scores: Tensor
     is_tested_by_halves: bool = True  # whether there are such models
 
@@ -45,10 +44,10 @@ def train_residual(
     They are left out after an error, with a Trainer of the caller on several processes, and where a custom loss is
     computed on the batches of a streamed loader, which cannot be formed of half of the rows.
     """
-    fit = replace(setup.initial, model=deepcopy(setup.initial.model))
-    training = train(fit.model, setup.training_loaders(), recipe, lightning, checkpoints)
+    residual = setup.initial.copy()
+    training = train(residual.module, setup.training_loaders(), recipe, lightning, checkpoints)
     if training.error is None and not training.best_epoch:
-        return TrainedResidual(fit, training, torch.zeros_like(setup.validation_halves.interaction_scores))
+        return TrainedResidual(residual, training, torch.zeros_like(setup.validation_halves.interaction_scores))
     several_processes = lightning.trainer is not None and world() > 1
     needs_own_batches = setup.train.rows is None and isinstance(setup.validation_halves.loss, CustomLoss)
     if training.error is None and not several_processes and not needs_own_batches:
@@ -56,9 +55,9 @@ def train_residual(
             recipe = replace(recipe, epochs=len(training.epochs) - 1, max_steps=None, val_check_interval=None)
         scores, error = _other_half_scores(setup, recipe, lightning.hardware_only())
         if error is None:
-            return TrainedResidual(fit, training, scores)
+            return TrainedResidual(residual, training, scores)
         training = replace(training, error=error)
-    return TrainedResidual(fit, training, _column_scores(fit, setup, slice(None)), is_tested_by_halves=False)
+    return TrainedResidual(residual, training, _column_scores(residual, setup, slice(None)), is_tested_by_halves=False)
 
 
 def _other_half_scores(
@@ -76,32 +75,34 @@ def _other_half_scores(
         training = EncodedRows(sample, *rest, batch_size=recipe.rows_per_step(len(rest[0])), seed=recipe.seed)
     scores = torch.zeros_like(halves.interaction_scores)
     with Phase("training two residual models for the test", 2) as phase, show_progress(False):
-        for initial, (half, tested) in zip(halves.fits, halves.split.tested_on(), strict=True):
+        for initial, (half, tested) in zip(halves.residuals, halves.split.tested_on(), strict=True):
             if initial is not None:
-                fit = replace(initial, model=deepcopy(initial.model))
-                valid = fit.validation_batches(EncodedRows(*take(halves.rows, halves.split.parts[half])).in_order())
-                loaders = Loaders(fit.training_batches(training, mask), valid)
-                result = _train_where_defined(fit, loaders, halves.loss, recipe, lightning)
+                residual = initial.copy()
+                valid = residual.validation_batches(
+                    EncodedRows(*take(halves.rows, halves.split.parts[half])).in_order()
+                )
+                loaders = Loaders(residual.training_batches(training, mask), valid)
+                result = _train_where_defined(residual, loaders, halves.loss, recipe, lightning)
                 if result is not None and result.error is not None:
                     result.error.__notes__ = ["the translation holds the best epoch, which is not tested any more"]
                     return scores, result.error
                 if result is not None and result.best_epoch:
-                    scores[tested] = _column_scores(fit, setup, tested)
+                    scores[tested] = _column_scores(residual, setup, tested)
             phase.advance()
     return scores, None
 
 
 def _train_where_defined(
-    fit: ResidualForTraining, loaders: Loaders, loss: Loss, recipe: Recipe, lightning: TrainerOptions
+    residual: ResidualForTraining, loaders: Loaders, loss: Loss, recipe: Recipe, lightning: TrainerOptions
 ) -> TrainingResult | None:
     """Train a model; None if the metric or the loss of its validation rows is not finite."""
-    evaluation = evaluate(recipe.metric_for(fit.model), loss, fit.model, loaders.valid)
+    evaluation = evaluate(recipe.metric_for(residual.module), loss, residual.module, loaders.valid)
     if not all(map(math.isfinite, evaluation)):
         return None
-    return train(fit.model, loaders, recipe, lightning, CheckpointOptions())
+    return train(residual.module, loaders, recipe, lightning, CheckpointOptions())
 
 
-def _column_scores(fit: ResidualForTraining, setup: ResidualSetup, index: Tensor | slice) -> Tensor:
+def _column_scores(residual: ResidualForTraining, setup: ResidualSetup, index: Tensor | slice) -> Tensor:
     """Scores of the columns of a model for some of the validation rows."""
-    rows, _ = split_scores(setup.validation_halves.rows[0], fit.outputs)
-    return fit.installable.column_scores(rows.take(index))
+    rows, _ = split_scores(setup.validation_halves.rows[0], residual.outputs)
+    return residual.installable.column_scores(rows.take(index))

@@ -20,7 +20,7 @@ from windtunnel.trainers.recipe import Recipe
 from windtunnel.trainers.residual.column_coder import ColumnCoder
 from windtunnel.trainers.residual.init_scores import InitScorer, split_scores
 from windtunnel.trainers.residual.installation import PipelineState
-from windtunnel.trainers.residual.interactions import fit_interactions
+from windtunnel.trainers.residual.interactions import RowsWithResiduals, fit_interactions
 from windtunnel.trainers.residual.residual_stages import ResidualForTraining
 from windtunnel.trainers.residual.tree_block_weights import WeightedTrees, weighted_trees
 from windtunnel.trainers.residual.validation_halves import ValidationHalves
@@ -88,12 +88,22 @@ def prepare_residual(net: TranslatedPipeline, data: DataModule, recipe: Recipe) 
     rows = scorer.add_init_scores(validation[0]) if valid.rows is None else valid.rows
     counted, mask = rows_with_weight(train.collect(MAX_ROWS))
     valid_items = rows, *validation[1:]
-    initial = fit_interactions(net, base, counted, valid_items, split, loss, recipe.residual_rank, generator)
-    if initial is None:
+    with_residuals = RowsWithResiduals.of(net, base, counted, valid_items, loss, generator)
+    fitted = fit_interactions(with_residuals, valid_items, split, recipe.residual_rank, generator)
+    if fitted is None:
         return None
-    pipeline = PipelineState(base.program, modules, base.head)
-    fit, validation_halves, coder = initial.fit, initial.validation_halves, initial.coder
-    return ResidualSetup(fit, validation_halves, coder, pipeline, weighted, train, valid, counted, mask)
+    initial, validation_halves = fitted
+    return ResidualSetup(
+        initial=initial,
+        validation_halves=validation_halves,
+        coder=with_residuals.coder,
+        pipeline=PipelineState(base.program, modules, base.head),
+        weighted=weighted,
+        train=train,
+        valid=valid,
+        train_items=counted,
+        mask=mask,
+    )
 
 
 def why_no_residual(data: DataModule) -> str:

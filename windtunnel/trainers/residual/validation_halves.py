@@ -22,7 +22,7 @@ class ValidationHalves:
 
     rows: Items  # validation rows with init scores, targets, and maybe weights
     split: SplitRows
-    fits: Sequence[ResidualForTraining | None]  # in the order of ``split.halves``; None where no column was selected
+    residuals: Sequence[ResidualForTraining | None]  # by ``split.halves``; None where no column was selected
     loss: Loss
     # ``[rows, K]``, scores of the interactions alone for the validation rows, by the model of the other half;
     # 0 without interactions

@@ -74,7 +74,7 @@ def _candidate(
     halves, residual, (train, *of_rows) = setup.validation_halves, best.residual, setup.train_items
     of_best = halves.pipeline_scores if best.other_half_scores is None else best.other_half_scores
     rows = (setup.split_scores(train)[1], *of_rows), (of_best, *halves.rows[1:])
-    boosted = fit_boosted(features, *rows, halves.split, halves.loss, setup.initial.residual.unit, recipe.seed)
+    boosted = fit_boosted(features, *rows, halves.split, halves.loss, setup.initial.model.unit, recipe.seed)
     if boosted is None:
         return Candidate(name, None, rejected=NO_TREE)
 
