@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import time
 import warnings
+from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from windtunnel.errors import BadInput
 from windtunnel.objectives.losses import loss_for
+from windtunnel.objectives.metrics import Metric
 from windtunnel.objectives.row_blocks import average_over_blocks, explain_failures
 from windtunnel.program.records.fit_details import TermSummary
 from windtunnel.program.records.history import History
@@ -16,7 +19,7 @@ from windtunnel.program.records.training_profile import TrainingProfile
 from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.trainers.fit_details import calibration, reliability, summarise_terms
 from windtunnel.trainers.loop.checkpoints import CheckpointOptions
-from windtunnel.trainers.loop.evaluation import evaluate_program
+from windtunnel.trainers.loop.evaluation import evaluate
 from windtunnel.trainers.loop.module import DataModule
 from windtunnel.trainers.loop.trainer_options import TrainerOptions
 from windtunnel.trainers.recipe import Recipe
@@ -65,11 +68,10 @@ def finetune(
     metric, training, candidates = trained.metric, trained.training, trained.candidates
 
     # Selection and installation.
-    best = select(candidates, metric)
+    best, candidates = _select_as_installed(net, candidates, metric, recipe, data)
     if best is trained.unchanged:
         net.replace_program(program, origins=origins, head=head)
     _install(net, best)
-    installed = _evaluated(net, best, recipe, data)
     if data.encoded_rows is not None:
         net.record(profile=TrainingProfile.of(net.encoder, net.hosts, data.encoded_rows))
     history = History(
@@ -77,11 +79,11 @@ def finetune(
         metric=metric.name,
         greater_is_better=metric.greater_is_better,
         start=value_of(trained.untrained or _initial_candidate(candidates, softening_pending)),
-        best=value_of(installed),
+        best=value_of(best) if best.installed is None else best.installed.metric,
         best_epoch=best.epoch or 0,
         validated_on=data.validated_on,
         seconds=time.perf_counter() - began,
-        candidates=candidate_results(candidates, best, installed, metric),
+        candidates=candidate_results(candidates, best, metric),
         validation_rows=getattr(data.valid, "size", None),
         epoch_rule=training.epoch_rule,
         stopped=training.stopped,
@@ -107,6 +109,28 @@ def _initial_candidate(candidates: list[Candidate], softened: bool) -> Candidate
     return exact[0] if softened and exact else candidates[0]
 
 
+def _select_as_installed(
+    net: TranslatedPipeline, candidates: Sequence[Candidate], metric: Metric, recipe: Recipe, data: DataModule
+) -> tuple[Candidate, list[Candidate]]:
+    """The candidate to install, and all candidates, the best one with the numbers of the part that is installed of it.
+
+    If another candidate, which is installed whole, has a better metric than that part, it is selected instead.
+    """
+    best = select(candidates, metric)
+    if best.installed_part == 1:
+        return best, list(candidates)
+    loss = loss_for(recipe.loss, net.head)
+    evaluation = evaluate(metric, loss, partial(best.installed_scores, net), data.valid)
+    shrunken = replace(best, installed=evaluation)
+    whole = select([each for each in candidates if each.installed_part == 1], metric)
+    if not metric.better(value_of(whole), evaluation.metric):
+        return shrunken, [shrunken if each is best else each for each in candidates]
+    part = f"{best.installed_part:.1%} of its change, as much as may be installed,"
+    reason = f"{part} gives a worse {metric.name} than {whole.name}"
+    rejected = replace(shrunken, rejected=reason)
+    return whole, [rejected if each is best else each for each in candidates]
+
+
 def _install(net: TranslatedPipeline, best: Candidate) -> None:
     """Give the translation the pipeline and the residual models of the selected candidate, these shrunken."""
     if best.pipeline is not None:
@@ -118,14 +142,6 @@ def _install(net: TranslatedPipeline, best: Candidate) -> None:
         # f = weight (pipeline + residual) + ...
         weight = 1.0 if best.boosted is None else best.boosted.weight
         install_residual(net, best.residual.shrunken(best.installed_part * weight))
-
-
-def _evaluated(net: TranslatedPipeline, best: Candidate, recipe: Recipe, data: DataModule) -> Candidate:
-    """The selected candidate, with the metric and the loss of what was installed of it."""
-    if best.installed_part == 1:
-        return best
-    loss, value = evaluate_program(net, net.program, recipe, data.valid)
-    return replace(best, metric=value, loss=loss)
 
 
 def _terms(net: TranslatedPipeline, data: DataModule, validation: Any, recipe: Recipe) -> list[TermSummary]:

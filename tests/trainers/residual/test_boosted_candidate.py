@@ -46,5 +46,5 @@ def test_it_takes_the_place_of_others_unless_it_is_rejected_or_the_pipeline_is_b
     assert reasons == (["mean replaces it"] * 2 if kept == "mean" else ["", ""])
     assert of_all[1].rejected == "not significant"
     best = select(of_all, metric)
-    (told,) = (each.reason for each in candidate_results(of_all, best, best, metric) if each.kept)
+    (told,) = (each.reason for each in candidate_results(of_all, best, metric) if each.kept)
     assert told == "best auroc of those not rejected or replaced"  # tree-block weights have a better one

@@ -96,6 +96,22 @@ def test_the_best_epoch_is_installed_whole_where_it_overrules_the_test() -> None
     assert net.history.kept.installed_part == 1 and "of its change" not in str(net.history.kept)
 
 
+def test_a_part_that_is_worse_than_the_translation_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    X, y = numbers()
+    source = make_pipeline(StandardScaler(), Ridge()).fit(X[TRAIN], y[TRAIN])
+    train, valid = ((X[part], y[part]) for part in (TRAIN, VALID))
+    monkeypatch.setattr(SignificanceTest, "shrinkage", 0.9)
+    net = windtunnel.translate(source).fit(train, valid, epochs=1, progress=False, accelerator="cpu")
+    before, scores = net.history, np.asarray(net.scores(X))
+    assert before is not None and before.best < before.start
+    monkeypatch.setattr(SignificanceTest, "shrinkage", 0.6)
+    again = net.fit(train, valid, epochs=1, progress=False, accelerator="cpu").history
+    assert again is not None and again.kept is not None and again.kept.name == "translation"
+    assert again.best == again.start == pytest.approx(before.best)
+    assert np.array_equal(np.asarray(net.scores(X)), scores)
+    assert any("60.0% of its change, as much as may be" in each.reason for each in again.candidates)
+
+
 @pytest.mark.parametrize(("error", "factor"), [(1.0, 0.75), (0.2, 0.99), (float("nan"), 1.0)])
 def test_the_factor_follows_the_standard_error(error: float, factor: float) -> None:
     assert SignificanceTest(2.0, error, 100, True).shrinkage == pytest.approx(factor)

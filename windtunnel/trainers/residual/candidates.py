@@ -8,12 +8,13 @@ from dataclasses import dataclass, replace
 
 from torch import Tensor
 
+from windtunnel.encode import Batch
 from windtunnel.modules.base import Module
 from windtunnel.objectives.metrics import Metric
 from windtunnel.objectives.row_blocks import average_over_blocks
 from windtunnel.program.records.history import CandidateResult
 from windtunnel.program.translated import TranslatedPipeline
-from windtunnel.trainers.loop.evaluation import evaluate, evaluate_program, evaluate_scores
+from windtunnel.trainers.loop.evaluation import Evaluation, evaluate, evaluate_program, evaluate_scores
 from windtunnel.trainers.loop.module import DataModule
 from windtunnel.trainers.recipe import Recipe
 from windtunnel.trainers.residual.boosted.fit_boosted import BoostedResidual
@@ -49,6 +50,17 @@ class Candidate:
     installed_part: float = 1.0  # the factor with which the residual models' change of the scores is installed
     # ``[rows, K]``, scores of the validation rows that test it, for each half by a residual model of the other
     other_half_scores: Tensor | None = None
+    installed: Evaluation | None = None  # loss and metric of the part that is installed, for the best candidate
+
+    def installed_scores(self, net: TranslatedPipeline, numbers: Tensor, ids: Tensor) -> Tensor:
+        """Raw scores ``[N, K]`` of encoded rows by the pipeline with ``installed_part`` of the change of its scores."""
+        assert self.pipeline is not None  # every residual model has one
+        rows, program = Batch(numbers, ids), self.pipeline.program.with_modules(self.pipeline.modules).eval()
+        of_pipeline = InitScorer(net, program).scores(numbers, ids)
+        scores = of_pipeline if self.residual is None else of_pipeline + self.residual.scores(rows)
+        if self.boosted is not None:
+            scores = self.boosted.scores(rows, scores)
+        return of_pipeline + self.installed_part * (scores - of_pipeline)
 
 
 def select(candidates: Sequence[Candidate], metric: Metric) -> Candidate:
@@ -65,15 +77,13 @@ def value_of(candidate: Candidate) -> float:
     return math.nan if candidate.metric is None else candidate.metric
 
 
-def candidate_results(
-    candidates: Sequence[Candidate], best: Candidate, installed: Candidate, metric: Metric
-) -> list[CandidateResult]:
-    """The numbers of all candidates, and the reason why each was kept or not; ``installed`` is the best, shrunken."""
+def candidate_results(candidates: Sequence[Candidate], best: Candidate, metric: Metric) -> list[CandidateResult]:
+    """The numbers of all candidates, and the reason why each was kept or not."""
     return [
         CandidateResult(
             name=candidate.name,
-            metric=(installed if candidate is best else candidate).metric,
-            loss=(installed if candidate is best else candidate).loss,
+            metric=candidate.metric if candidate.installed is None else candidate.installed.metric,
+            loss=candidate.loss if candidate.installed is None else candidate.installed.loss,
             gain=None if candidate.test is None else candidate.test.gain,
             standard_error=None if candidate.test is None else candidate.test.standard_error,
             kept=candidate is best,
