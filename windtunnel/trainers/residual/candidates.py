@@ -97,9 +97,12 @@ def candidate_results(candidates: Sequence[Candidate], best: Candidate, metric: 
 
 
 def _reason(candidate: Candidate, candidates: Sequence[Candidate], best: Candidate, metric: Metric) -> str:
+    whole = f"of its whole change, {value_of(best):.6f}"
     if candidate is best:
         excluded_better = any(metric.better(value_of(each), value_of(best)) for each in candidates)
         reason = f"best {metric.name}" + " of those not rejected or replaced" * excluded_better
+        if any(_is_better_than_installed(each, best, metric) for each in candidates):
+            reason = f"{reason}, {whole}"
         if candidate.test is None or candidate.test.significant:
             return reason
         if candidate.boosted is not None:
@@ -110,8 +113,16 @@ def _reason(candidate: Candidate, candidates: Sequence[Candidate], best: Candida
     if candidate.rejected:
         return candidate.rejected
     if metric.better(value_of(best), value_of(candidate)):
-        return f"{best.name} has the better {metric.name}"
+        reason = f"{best.name} has the better {metric.name}"
+        return f"{reason}, {whole}" if _is_better_than_installed(candidate, best, metric) else reason
     return f"no better {metric.name} than {best.name}, which is simpler"
+
+
+def _is_better_than_installed(candidate: Candidate, best: Candidate, metric: Metric) -> bool:
+    """Whether a candidate looks better than the part of the best one that is installed, though not than the whole."""
+    if candidate is best or best.installed is None or candidate.rejected:
+        return False
+    return metric.better(value_of(candidate), best.installed.metric)
 
 
 def residual_candidates(
