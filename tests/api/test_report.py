@@ -11,7 +11,7 @@ import pytest
 import torch
 from export_cases import PIPELINES, fitted, frame, target, translated, with_host_step
 from sklearn.ensemble import RandomForestClassifier
-from sklearn.metrics import log_loss, roc_auc_score
+from sklearn.metrics import log_loss, roc_auc_score, root_mean_squared_error
 
 import windtunnel
 from windtunnel.program.records.origin import Origin
@@ -129,6 +129,30 @@ def test_the_report_compares_with_the_source_on_test_rows() -> None:
     )
     with pytest.raises(windtunnel.InvalidOption, match=r"give test=\(X, y\) too"):
         net.report(source=pipeline)
+
+
+@pytest.mark.parametrize(
+    ("test", "message"),
+    [
+        (frame(), r"test= is a DataFrame; give \(X, y\) or \(X, y, weight\)"),
+        ((frame(),), r"test= is a tuple"),
+        ((frame(), ["maybe"] * len(frame())), "maybe"),
+        ((frame(), ["yes"] * len(frame()), -np.ones(len(frame()))), "weights are negative"),
+    ],
+    ids=["rows alone", "rows in a tuple", "other labels", "negative weights"],
+)
+def test_test_rows_are_checked_as_those_of_fit(test: Any, message: str) -> None:
+    with pytest.raises(windtunnel.BadInput, match=message):
+        windtunnel.translate(fitted("logistic")).report(test)
+
+
+def test_a_regressor_of_catboost_is_scored_as_one() -> None:
+    catboost = pytest.importorskip("catboost")
+    X = np.random.default_rng(0).normal(size=(100, 2))
+    y = X[:, 0]
+    source = catboost.CatBoostRegressor(iterations=3, verbose=False, allow_writing_files=False).fit(X, y)
+    scores = windtunnel.translate(source).report((X, y), source=source).test_scores
+    assert scores["source pipeline"]["rmse"] == pytest.approx(root_mean_squared_error(y, source.predict(X)))
 
 
 class Reader(HTMLParser):

@@ -23,6 +23,8 @@ from sklearn.metrics import (
     root_mean_squared_error,
 )
 
+from windtunnel.encode.row_values import encode_weights, to_arrays
+from windtunnel.errors import BadInput
 from windtunnel.program.head import Head
 
 Scores = dict[str, dict[str, dict[str, float]]]
@@ -37,6 +39,18 @@ LOSS_METRICS: dict[str, tuple[str, Callable[..., float]]] = {
 """Loss of a regressor to the name and function of its main metric, if the loss is not the squared error."""
 
 
+def checked_test_rows(test: Any, head: Head) -> tuple[Any, ...]:
+    """Test rows ``(X, y)`` or ``(X, y, weight)``; ``BadInput`` for others, and for targets that the head rejects."""
+    if not isinstance(test, (tuple, list)) or len(test) not in (2, 3):
+        raise BadInput(f"test= is a {type(test).__name__}; give (X, y) or (X, y, weight)")
+    X, y, *weight = test
+    if not isinstance(head.classes, list):
+        head.encode_target(to_arrays(y))
+    for each in weight:
+        encode_weights(each, len(y))
+    return X, *map(np.asarray, (y, *weight))
+
+
 def measure(
     model: Any, X: pd.DataFrame, y: NDArray[Any], weight: NDArray[Any] | None = None, *, head: Head
 ) -> dict[str, float]:
@@ -46,7 +60,7 @@ def measure(
     ``predict_proba``: accuracy alone. Several targets with classes: their mean accuracy. Regressors: the metric of the
     loss in ``head``, RMSE and R2.
     """
-    if not hasattr(model, "classes_"):
+    if head.classes is None or not hasattr(model, "classes_"):  # CatBoost gives regressors an empty one
         values = model.predict(X)
         if values.ndim == 2 and y.ndim == 1:  # several quantiles of one target
             y = np.broadcast_to(y[:, None], values.shape)

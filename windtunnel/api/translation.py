@@ -6,8 +6,6 @@ from html import escape
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Self
 
-import numpy as np
-
 from windtunnel.encode import Rows
 from windtunnel.errors import InvalidOption
 from windtunnel.program.translated import TranslatedPipeline
@@ -176,6 +174,8 @@ class Translation(TranslatedPipeline):
         ------
         InvalidOption
             A source without test rows.
+        BadInput
+            Test rows that are no such tuple, and targets or weights that ``fit`` rejects.
         """
         from windtunnel.api.report import Report
 
@@ -183,12 +183,14 @@ class Translation(TranslatedPipeline):
             if source is not None:
                 raise InvalidOption("source= is compared on test rows; give test=(X, y) too")
             return Report.of(self)
-        from windtunnel.api.scores import measure  # scikit-learn's metrics, which take a moment to import
+        from windtunnel.api.scores import (  # scikit-learn's metrics, which take a moment to import
+            checked_test_rows,
+            measure,
+        )
 
         models = {"fine-tuned": self} if source is None else {"source pipeline": source, "fine-tuned": self}
-        X, y, *weight = test
-        rest = [np.asarray(each) for each in (y, *weight)]
-        return Report.of(self, {name: measure(model, X, *rest, head=self.head) for name, model in models.items()})
+        rows = checked_test_rows(test, self.head)
+        return Report.of(self, {name: measure(model, *rows, head=self.head) for name, model in models.items()})
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the safe artefact that ``windtunnel.load`` reads: JSON, vocabularies and tensors, no code."""
