@@ -161,7 +161,7 @@ def test_numbers(name: str) -> None:
 
 
 WRONG_NUMBERS: dict[str, tuple[pd.Series, str]] = {
-    "text": (pd.Series(["1", "x"]), "values such as '1' of dtype str"),
+    "text": (pd.Series(["1", "x"]), "values such as 'x' of dtype str"),
     "text after missing": (pd.Series([None, "x"], dtype=object), "values such as 'x' of dtype object"),
     "dates": (
         pd.Series(pd.to_datetime(["2026-01-01"])),
@@ -288,6 +288,19 @@ def test_only_columns_that_are_read_need_be_there(encoder: RowEncoder) -> None:
     assert encoder.encode(encoder.select(frame)).numbers.tolist() == [[1.0, 2.0]]
     with pytest.raises(BadInput, match="columns missing: 'city'. Given: 'income', 'age'"):
         encoder.select(frame, every=True)
+
+
+def test_a_text_among_numbers_as_text_is_named(encoder: RowEncoder) -> None:
+    rows = pd.DataFrame({"age": ["1.5", "unknown", "2"], "income": [1.0, 2.0, 3.0]})
+    with pytest.raises(BadInput, match="column 'age' holds values such as 'unknown' of dtype"):
+        encoder.encode(encoder.select(rows))
+
+
+def test_no_column_that_is_read_is_taken_for_a_missing_one(encoder: RowEncoder) -> None:
+    with pytest.raises(BadInput, match=r"columns missing: 'income'\. Given: 'age', 'town'"):
+        encoder.select(pd.DataFrame({"age": [1.0], "town": ["x"]}))
+    with pytest.raises(BadInput, match="is the file separated by commas"):
+        encoder.select(pd.DataFrame({"age;income;city": ["1;2;x"]}))
 
 
 def test_missing_columns_and_their_nearest(encoder: RowEncoder) -> None:

@@ -120,11 +120,23 @@ def column_kind(column: pd.Series) -> str:
 
 
 def sample_value(column: pd.Series, expected: tuple[type, ...] = ()) -> str:
-    """A value for a message about a column, preferably of none of the expected types."""
+    """A value for a message about a column, preferably of none of the expected types, and no text that is a number."""
     present = column.dropna()
     if not len(present):
         return "no values"
-    return f"values such as {show_value(next((v for v in present if not isinstance(v, expected)), present.iloc[0]))}"
+    others = [value for value in present if not isinstance(value, expected)] or [present.iloc[0]]
+    return f"values such as {show_value(next((value for value in others if not _is_number(value)), others[0]))}"
+
+
+def _is_number(value: Any) -> bool:
+    """Whether a value is the text of a number, as in a column of a CSV file that holds other texts, too."""
+    if not isinstance(value, str):
+        return False
+    try:
+        float(value)
+    except ValueError:
+        return False
+    return True
 
 
 def show_value(value: Any) -> str:

@@ -29,11 +29,14 @@ def labels_of(frame: pd.DataFrame, names: Sequence[str]) -> list[Any]:
     labels = {name.replace(" ", "_"): label for name, label in exact.items()} | exact
     count = Counter(map(str, frame.columns))
     if missing := [name for name in names if name not in labels]:
-        close = {name: get_close_matches(name, count, n=1) for name in missing[:12]}
+        unread = [label for label in count if label not in names]  # a column that is read has its place already
+        close = {name: get_close_matches(name, unread, n=1) for name in missing[:12]}
         hints = [f"{name!r} (given: {match[0]!r})" if match else repr(name) for name, match in close.items()]
+        has_whole_lines = len(count) == 1 and any(mark in next(iter(count)) for mark in ";\t|")
+        advice = "is the file separated by commas?" if has_whole_lines else "rename or add the missing ones."
         raise BadInput(
             f"columns missing: {join_some(hints + missing[12:])}. Given: {quote_names(list(count))}. "
-            f"The pipeline reads {quote_names(names)}; rename or add the missing ones."
+            f"The pipeline reads {quote_names(names)}; {advice}"
         )
     chosen = [labels[name] for name in names]
     if twice := sorted({str(label) for label in chosen if count[str(label)] > 1}):
