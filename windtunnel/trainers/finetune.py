@@ -117,9 +117,9 @@ def _select_as_installed(
     If another candidate, which is installed whole, has a better metric than that part, it is selected instead.
     """
     best = select(candidates, metric)
-    if best.installed_part == 1:
+    if best.installed_part == 1 or best.pipeline is None:
         return best, list(candidates)
-    loss = loss_for(recipe.loss, net.head)
+    loss = explain_failures(loss_for(recipe.loss, best.pipeline.head))
     evaluation = evaluate(metric, loss, partial(best.installed_scores, net), data.valid)
     shrunken = replace(best, installed=evaluation)
     whole = select([each for each in candidates if each.installed_part == 1], metric)

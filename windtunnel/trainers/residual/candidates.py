@@ -54,7 +54,7 @@ class Candidate:
 
     def installed_scores(self, net: TranslatedPipeline, numbers: Tensor, ids: Tensor) -> Tensor:
         """Raw scores ``[N, K]`` of encoded rows by the pipeline with ``installed_part`` of the change of its scores."""
-        assert self.pipeline is not None  # every residual model has one
+        assert self.pipeline is not None  # residual models have one
         rows, program = Batch(numbers, ids), self.pipeline.program.with_modules(self.pipeline.modules).eval()
         of_pipeline = InitScorer(net, program).scores(numbers, ids)
         scores = of_pipeline if self.residual is None else of_pipeline + self.residual.scores(rows)
