@@ -122,6 +122,17 @@ def test_value_losses(name: str, options: tuple[tuple[str, float], ...], outputs
     assert LOSSES[name](scores, target, weight, **dict(options)).item() == pytest.approx(wanted, rel=1e-12)
 
 
+@pytest.mark.parametrize("shift", [0.0, 1.0])
+def test_squared_error_of_logarithms(shift: float) -> None:
+    scores, target = _scores(1), _scores(1, seed=3)[:, 0].exp()
+    wanted = sk.mean_squared_error(np.log(target.numpy() + shift), scores.numpy()[:, 0])
+    assert LOSSES["log_squared"](scores, target, None, shift=shift).item() == pytest.approx(wanted, rel=1e-12)
+    with pytest.raises(BadInput, match="the squared error of their logarithms takes targets above"):
+        LOSSES["log_squared"](scores, target - 2, None, shift=shift)
+    with pytest.raises(InvalidOption, match="is that of a TransformedTargetRegressor"):
+        loss_for("log_squared", Head("regression"))
+
+
 @pytest.mark.parametrize("delta", [0.5, 1.0, 3.0])
 def test_huber(delta: float) -> None:
     scores, target = _scores(1), _scores(1, seed=3)[:, 0]

@@ -23,6 +23,7 @@ from sklearn.linear_model import (
 )
 from sklearn.multioutput import MultiOutputRegressor, RegressorChain
 from sklearn.neural_network import MLPRegressor
+from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import PowerTransformer, QuantileTransformer, StandardScaler
 from sklearn.tree import DecisionTreeRegressor
 from xgboost import XGBRegressor
@@ -227,6 +228,33 @@ def test_members_are_compared_with_a_source_of_another_link(family: Any, options
 def test_parts_without_a_common_loss_get_squared_errors(model: Any) -> None:
     fitted = model.fit(X, Y)
     assert own_loss(fitted, Y) == pytest.approx(sk.mean_squared_error(Y, fitted.predict(X)), rel=1e-5)
+
+
+@pytest.mark.parametrize(("function", "inverse", "link"), [(np.log, np.exp, "exp"), (np.log1p, np.expm1, "expm1")])
+def test_a_regressor_of_logarithms_is_tuned_on_them(function: Any, inverse: Any, link: str) -> None:
+    regressor = make_pipeline(StandardScaler(), LGBMRegressor(n_estimators=8, min_child_samples=5, verbosity=-1))
+    fitted = TransformedTargetRegressor(regressor, func=function, inverse_func=inverse).fit(X, Y)
+    net = windtunnel.compile(fitted)
+    assert (net.head.link, net.head.loss) == (link, "log_squared")
+    np.testing.assert_allclose(net.predict(X), fitted.predict(X), rtol=1e-12)
+    np.testing.assert_allclose(net.scores(X)[:, 0], fitted.regressor_.predict(X), rtol=1e-12)
+    assert own_loss(fitted, Y) == pytest.approx(
+        sk.mean_squared_error(function(Y), fitted.regressor_.predict(X)), rel=1e-5
+    )
+    members = crossfitted(fitted).fit(X, Y)
+    np.testing.assert_allclose(windtunnel.compile(members).predict(X), members.predict(X), rtol=1e-10)
+
+
+def test_what_is_tuned_of_a_regressor_of_logarithms_stays_positive() -> None:
+    random = np.random.default_rng(0)
+    rows = random.normal(size=(3000, 3)).round(1)
+    target = np.exp(rows[:, 0] + (rows[:, 1] * rows[:, 2] > 0) + 0.5 * random.normal(size=len(rows)))
+    train, valid = ((rows[part], target[part]) for part in (slice(0, 2000), slice(2000, 3000)))
+    source = TransformedTargetRegressor(LinearRegression(), func=np.log, inverse_func=np.exp).fit(*train)
+    net = windtunnel.translate(source).fit(train, valid, epochs=1, progress=False, accelerator="cpu")
+    assert net.history is not None and net.history.metric == "rmse" and net.history.best < net.history.start
+    before, after = (sk.mean_squared_log_error(valid[1], model.predict(valid[0])) for model in (source, net))
+    assert after < 0.8 * before and net.predict(rows).min() > 0
 
 
 def test_members_with_different_deltas_get_their_mean() -> None:

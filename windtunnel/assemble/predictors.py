@@ -107,7 +107,8 @@ class Predictors:
         methods = {method: (step, composite) for method, composite in conversion.methods.items()}
         if isinstance(conversion.then, Predictor | Module):
             parts = self._context.composites.parts(step, conversion)
-            scored = self._score_predictor(step, conversion.then, parts, methods)
+            then = self._then_of(conversion, parts)
+            scored = self._score_predictor(step, then, parts, methods)
             scored = self._with_shared_loss(conversion, parts, scored)
         else:
             scored = self._score_inner(step, conversion, methods)
@@ -116,16 +117,26 @@ class Predictors:
 
     def _with_shared_loss(self, composite: Composite, parts: Expression, scored: ScoredPredictor) -> ScoredPredictor:
         """The scores on the scale of the loss that all parts share; the parts are scored by now."""
+        if not composite.shared_loss or scored.predictor is composite.then_of_squares:
+            return scored
         outputs = parts.parts if isinstance(parts, Concatenated) else ()
         steps = [part.inputs for part in outputs if isinstance(part, MethodOutput)]
         predictors = [self._scored[step].predictor for step in steps if isinstance(step, Step) and step in self._scored]
-        if not composite.shared_loss or not predictors or len(predictors) < len(steps):
+        if not predictors or len(predictors) < len(steps):
             return scored
         predictor = with_loss_of(predictors, composite)
         if predictor.link == scored.predictor.link:
             return replace(scored, predictor=predictor)
         places = self._builder.run(scored.step, unlinked(predictor.link, self._builder.dtype), scored.places)
         return replace(scored, predictor=predictor, slot=places[0][0])
+
+    def _then_of(self, composite: Composite, parts: Expression) -> Any:
+        """What reads the outputs of the parts."""
+        if composite.then_of_squares is None or not isinstance(parts, Concatenated):
+            return composite.then
+        scored = [self.final(part.inputs) for part in parts.parts if isinstance(part, MethodOutput)]
+        losses = {each and (each.predictor.loss, each.predictor.link) for each in scored}
+        return composite.then_of_squares if losses == {("squared", "identity")} else composite.then
 
     def _score_predictor(
         self, step: Step, predictor: Any, inputs: Expression, methods: Mapping[str, tuple[Step, Composite]]

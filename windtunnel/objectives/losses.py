@@ -7,7 +7,7 @@ one-vs-rest model sum over the columns; regression losses over K > 1 outputs ave
 
 ``loss_for`` applies regression losses to the output of ``predict`` in the place of s, whatever the link: the signed
 square of the score for LightGBM's reg_sqrt, the exponential for squared errors of a Poisson model. Only logistic,
-poisson, gamma and tweedie take the raw score, which is the log-odds or the logarithm of the mean.
+poisson, gamma, tweedie and log_squared take the raw score, which is the log-odds or the logarithm of the prediction.
 
 These and squared_log have a minimum for some targets alone, and raise ``BadInput`` for others, as the sources do.
 """
@@ -123,6 +123,13 @@ def squared_log(scores: Tensor, target: Tensor, weight: Tensor | None) -> Tensor
     return _mean(logs.square(), weight)
 
 
+def log_squared(scores: Tensor, target: Tensor, weight: Tensor | None, shift: float = 0.0) -> Tensor:
+    """(s - log(y + shift))^2, the squared error of a regressor that was fitted on logarithms of the target."""
+    y = _outputs(scores, target) + shift
+    _check_targets(y - shift, y <= 0, f"the squared error of their logarithms takes targets above {-shift:g}")
+    return _mean((scores - y.log()).square(), weight)
+
+
 def fair(scores: Tensor, target: Tensor, weight: Tensor | None, c: float = 1.0) -> Tensor:
     """c^2 (|r| / c - log(1 + |r| / c)), LightGBM's fair loss."""
     size = _residual(scores, target).abs() / c
@@ -188,7 +195,7 @@ def one_vs_one_hinge(scores: Tensor, target: Tensor, weight: Tensor | None) -> T
 
 
 _CLASSES = (softmax, probabilities, hinge, squared_hinge, modified_huber, one_vs_one_hinge)
-_LOGARITHMS = (poisson, gamma, tweedie)
+_LOGARITHMS = (poisson, gamma, tweedie, log_squared)
 _VALUES = (
     squared, relevance, absolute, huber, pseudo_huber, log_cosh, expectile, power, squared_log, fair, mape, quantile,
     epsilon_insensitive, squared_epsilon_insensitive, *_LOGARITHMS,
@@ -231,6 +238,10 @@ def loss_for(loss: str | Loss | None, head: Head) -> Loss:
     if (function in _VALUES) != (head.task == "regression") and name != "logistic":
         fitting = sorted({"logistic", *(fit.__name__ for fit in (_VALUES if head.task == "regression" else _CLASSES))})
         raise InvalidOption(f"loss={name!r} does not fit a {head.task} model; choose from {', '.join(fitting)}")
+    if function is log_squared and head.loss != name:
+        raise InvalidOption(
+            f"loss={name!r} is that of a TransformedTargetRegressor with func=np.log or np.log1p; give another one"
+        )
     if function in _LOGARITHMS and head.link != "exp" and LOSSES.get(head.loss) not in _LOGARITHMS:
         raise InvalidOption(
             f"loss={name!r} takes scores as logarithms of a mean, and this model predicts the score itself (link "

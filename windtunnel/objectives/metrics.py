@@ -42,6 +42,8 @@ _METRICS_OF_TASK = {
     "multiclass": ("log_loss", "auroc", "average_precision", "accuracy", "f1", "loss"),
     "regression": ("rmse", "mae", "r2", "loss"),
 }
+_SQUARED = ("squared", "relevance", "log_squared")
+"""Losses of regressors whose metric is the RMSE."""
 _RANKINGS = ("auroc", "average_precision")
 _PROBABILITIES = (*PROBABILITIES, "sigmoid", "softmax", "sigmoids", "one_vs_rest", "modified_huber")
 
@@ -178,7 +180,7 @@ def _pick(name: str | None, head: Head, extra: Collection[str]) -> str:
     if name is None and _has_labels_only(head, fits):
         return "accuracy"
     if name is None:
-        return "loss" if head.task == "regression" and head.loss not in ("squared", "relevance") else fits[0]
+        return "loss" if head.task == "regression" and head.loss not in _SQUARED else fits[0]
     metric = ALIASES.get(name, name)
     if metric not in GREATER_IS_BETTER:
         raise InvalidOption(f"metric={name!r} is not known; {nearest(name, [*GREATER_IS_BETTER, *ALIASES])}")

@@ -52,14 +52,13 @@ class Head:
 
     @property
     def unit(self) -> str:
-        """The unit of the raw scores: "log-odds", "probability", "prediction", "log of the prediction", "raw score"."""
+        """The unit of the raw scores, such as "log-odds", "probability", "prediction" or "log of the prediction"."""
         if self.link in PROBABILITIES:
             return "probability"
         if self.task == "regression" and self.link == "identity":
             return "prediction"
-        return {"sigmoid": "log-odds", "logistic": "log-odds", "exp": "log of the prediction"}.get(
-            self.link, "raw score"
-        )
+        logarithms = {"exp": "log of the prediction", "expm1": "log of 1 + the prediction"}
+        return ({"sigmoid": "log-odds", "logistic": "log-odds"} | logarithms).get(self.link, "raw score")
 
     @property
     def is_pairwise(self) -> bool:

@@ -130,6 +130,8 @@ class Composite:
     """Whether the loss that all parts share replaces that of ``then``, a Predictor. "loss": the composite's output has
     the parts' unit (a mean or median). "quantiles": its output is an increasing function of one part, which preserves
     quantile losses. "": no."""
+    then_of_squares: Predictor | None = None
+    """Takes the place of ``then`` where all parts were fitted by squared errors, on a transformed target."""
 
 
 @dataclass(frozen=True)

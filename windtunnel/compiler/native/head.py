@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from windtunnel.compiler.native.image import ImageWriter
+from windtunnel.compiler.native.lowering.traced import UNARY
 from windtunnel.program.head import Head
 
 
@@ -65,6 +66,7 @@ _LINKED: dict[str, Callable[..., list[int]]] = {
     "one_vs_rest": _one_vs_rest,
     "modified_huber": _modified_huber,
     "exp": _each("exponential"),
+    "expm1": lambda image, scores: image.step("unary", scores, len(scores), UNARY.index("expm1")),
     "logistic": _logistic,
     "sigmoids": _logistic,
     "log1p_exp": _each("log1p_exp"),

@@ -9,7 +9,7 @@ import torch
 from windtunnel.modules.base import Module
 from windtunnel.modules.columns.elementwise import Elementwise
 
-UNLINKED = {"exp": "log", "logistic": "logit"}
+UNLINKED = {"exp": "log", "expm1": "log1p", "logistic": "logit"}
 """Link -> its inverse among ``windtunnel.modules.columns.elementwise.FUNCTIONS``."""
 
 
@@ -21,7 +21,8 @@ def unlinked(link: str, dtype: torch.dtype) -> list[Module]:
     """
     limits = torch.finfo(dtype)
     highest = 1 - limits.eps if link == "logistic" else math.inf
-    options = torch.tensor([[limits.tiny, highest, 0.0], [0.0, 0.0, 0.0]], dtype=torch.float64)
+    lowest = limits.eps - 1 if link == "expm1" else limits.tiny
+    options = torch.tensor([[lowest, highest, 0.0], [0.0, 0.0, 0.0]], dtype=torch.float64)
     modules: list[Module] = [Elementwise(options[0], "clip"), Elementwise(options[1], UNLINKED[link])]
     for module in modules:
         module.cast(dtype)

@@ -56,6 +56,11 @@ def exp(scores: Tensor) -> Tensor:
     return torch.exp(scores)
 
 
+def expm1(scores: Tensor) -> Tensor:
+    """exp(s) - 1, of a model of log(1 + y)."""
+    return torch.expm1(scores)
+
+
 def logistic(scores: Tensor, scale: float = 1.0) -> Tensor:
     """1 / (1 + exp(-scale s)) as a value; as "sigmoids" of each class, not normalised (LightGBM's multiclassova)."""
     return torch.sigmoid(scores if scale == 1 else scores * scale)
@@ -79,6 +84,6 @@ LINKS: dict[str, Callable[..., Tensor]] = {
 } | {
     link.__name__: link
     for link in (
-        identity, shares, sigmoid, softmax, one_vs_rest, modified_huber, exp, logistic, log1p_exp, signed_square,
+        identity, shares, sigmoid, softmax, one_vs_rest, modified_huber, exp, expm1, logistic, log1p_exp, signed_square,
     )
 }  # fmt: skip

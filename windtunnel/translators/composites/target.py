@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import replace
+from typing import Any, Literal
 
 from numpy.typing import ArrayLike
 from sklearn import preprocessing
@@ -25,15 +26,29 @@ from windtunnel.translators.registry import translates
     TransformedTargetRegressor,
     trainable="as the regressor inside, and the scale of the target",
     notes="functions of NumPy and SciPy by value, scalers, PowerTransformer, QuantileTransformer; others are rejected; "
-    "fine-tuned in the unit of the target, with the quantile or absolute loss of the regressor inside, else with "
-    "squared errors",
+    "fine-tuned with the quantile or absolute loss of the regressor inside, with squared errors of the logarithm if it "
+    "has squared errors and the target is transformed by log or log1p, else with squared errors of the target",
 )
 def transformed_target(fitted: TransformedTargetRegressor) -> Composite:
     """The inverse of ``transformer_`` over what ``regressor_`` predicts."""
     inverse = _inverse(fitted.transformer_)
     then = Predictor(inverse, flat=fitted._training_dim == 1)
     parts = [Part("regressor_", fitted.regressor_, "predict")]
-    return Composite(parts, then, shared_loss="quantiles" if _increases(inverse) else "")
+    shared_loss: Literal["", "quantiles"] = "quantiles" if _increases(inverse) else ""
+    return Composite(parts, then, shared_loss=shared_loss, then_of_squares=_of_logarithms(fitted.transformer_, then))
+
+
+def _of_logarithms(transformer: Any, then: Predictor) -> Predictor | None:
+    """A predictor whose raw scores are what was predicted of the logarithm of the target, so that links keep its range.
+
+    None for another transformed target.
+    """
+    if type(transformer) is not preprocessing.FunctionTransformer or transformer.kw_args or transformer.inv_kw_args:
+        return None
+    functions = known_name(transformer.func), known_name(transformer.inverse_func)
+    if functions not in LOGARITHMS:
+        return None
+    return replace(then, scores=Identity(), link=functions[1], loss="log_squared", loss_options=LOGARITHMS[functions])
 
 
 def _increases(inverse: Module) -> bool:
@@ -87,6 +102,8 @@ def _function(transformer: preprocessing.FunctionTransformer) -> Module:
     return Elementwise(tensor(options_of(name, {})), name)
 
 
+LOGARITHMS = {("log", "exp"): {"shift": 0.0}, ("log1p", "expm1"): {"shift": 1.0}}
+"""A function of the target and its inverse, which is a link -> the options of the ``log_squared`` loss."""
 INCREASING = (
     "log1p", "log", "log2", "log10", "exp", "exp2", "expm1", "sqrt", "cbrt", "square", "tanh", "arctan", "sinh",
     "arcsinh", "clip", "nan_to_num", "expit", "logit",
