@@ -21,6 +21,15 @@ def write_atomically(path: str | PathLike[str], content: bytes) -> None:
         temporary.write_bytes(content)
 
 
+def check_folder(path: str | PathLike[str]) -> None:
+    """Raise ``FileNotFoundError`` unless the folder of a file exists: before long work, whose result the file gets."""
+    folder = Path(path).parent
+    if not folder.is_dir():
+        raise FileNotFoundError(
+            f"{os.fspath(path)!r} cannot be written: there is no folder {os.fspath(folder)!r}; make it first."
+        )
+
+
 @contextmanager
 def replacing(path: str | PathLike[str]) -> Iterator[Path]:
     """A temporary file beside ``path``, with the same suffix; it replaces ``path`` when the block ends without error.
@@ -36,10 +45,7 @@ def replacing(path: str | PathLike[str]) -> Iterator[Path]:
         The file cannot be written, because the disk is full for example. The error names ``path``.
     """
     target = Path(path)
-    if not target.parent.is_dir():
-        raise FileNotFoundError(
-            f"{os.fspath(path)!r} cannot be written: there is no folder {os.fspath(target.parent)!r}; make it first."
-        )
+    check_folder(target)
     temporary: Path | None = None
     try:
         _remove_leftovers(target.parent)

@@ -173,8 +173,12 @@ def refresh(
     html: Html = None,
 ) -> None:
     """Update a model with new rows, at constant size; show the attempts, scores before and after, and the drift."""
+    from windtunnel.atomic_write import check_folder
     from windtunnel.experiment.files import read_target_rows_of
 
+    for written in (output, html):
+        if written is not None:
+            check_folder(written)
     net = _load(model)
     new, validation, old = (
         None if path is None else read_target_rows_of(net, path, target) for path in (rows, valid, replay)
@@ -246,19 +250,25 @@ def explain(
         Path | None, typer.Option(help="A file of rows to compare with, such as training rows.")
     ] = None,
     plot: Annotated[Path | None, typer.Option(help="A PNG, SVG or PDF file of the importance of each term.")] = None,
-    row: Annotated[int | None, typer.Option(help="Plot this row instead, counted from 0.")] = None,
+    row: Annotated[int | None, typer.Option(min=0, help="Plot this row instead, counted from 0.")] = None,
 ) -> None:
     """Explain rows: the contribution of each column and interaction to the raw score, which they add up to."""
-    from windtunnel.atomic_write import replacing
+    from windtunnel.atomic_write import check_folder, replacing
     from windtunnel.errors import InvalidOption
     from windtunnel.experiment.files import read_rows_of, write_table_file
 
     if row is not None and plot is None:
         raise InvalidOption("--row chooses the row of --plot; give --plot too.")
+    for written in (output, plot):
+        if written is not None:
+            check_folder(written)
     if plot is not None:
         _check_picture(plot)
     net = _load(model)
-    explanation = net.explain(read_rows_of(net, rows), None if background is None else read_rows_of(net, background))
+    explained = read_rows_of(net, rows)
+    if row is not None and row >= len(explained):
+        raise InvalidOption(f"--row {row}: there are {len(explained)} rows, counted from 0.")
+    explanation = net.explain(explained, None if background is None else read_rows_of(net, background))
     typer.echo(str(explanation))
     if output is not None:
         write_table_file(explanation.to_frame(), output)

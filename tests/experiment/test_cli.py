@@ -219,6 +219,7 @@ def test_positive_makes_a_binary_target_and_drop_removes_columns(tmp_path: Path)
     failed = run("fit", "--config", config, "--set", options[0])
     assert failed.exit_code == 1
     assert "positive=True is the target 'clicked' of 0 of" in failed.stderr
+    assert 'write "yes"' in failed.stderr
     done = run("fit", "--config", config, *(argument for option in options[1:] for argument in ("--set", option)))
     assert done.exit_code == 0, done.output
     net = windtunnel.load(tmp_path / "run" / "model.windtunnel")
@@ -263,6 +264,12 @@ def test_mistakes_are_one_line_on_stderr(tmp_path: Path, change: str, code: int,
         (["predict", "nothing.windtunnel", "rows.csv"], 2, "no file nothing.windtunnel"),
         (["report", __file__], 1, "is damaged, cut short, or no windtunnel artefact"),
         (["explain", "model.windtunnel", "rows.csv", "--plot", "x.foo"], 1, "--plot x.foo: give a file that ends in"),
+        (["explain", "model.windtunnel", "rows.csv", "--output", "nowhere/x.csv"], 2, "there is no folder 'nowhere'"),
+        (
+            ["refresh", "m.windtunnel", "rows.csv", "--target", "y", "--output", "nowhere/x.windtunnel"],
+            2,
+            "there is no folder 'nowhere'",
+        ),
         (["demo", "--rows", "10"], 1, "rows=10; the demo needs at least"),
     ],
 )
