@@ -193,10 +193,10 @@ class Report:
         """The strongest columns and interactions of the residual model, as a table; empty without any."""
         if self.history is None or not self.history.terms:
             return ""
-        headings = ("columns", "validation gain", f"range, {self.unit}", "strongest combinations of values")
+        headings = ("columns", "validation gain", f"range, {self.unit}", "values that contribute most in total")
         rows = [
             (
-                " x ".join(term.columns),
+                term.name,
                 f"{term.gain:+.5f}",
                 f"{term.low:+.3g} to {term.high:+.3g}",
                 [cell.text(self.unit) for cell in term.cells],
@@ -204,7 +204,7 @@ class Report:
             for term in self.history.terms[:SHOWN_TERMS]
         ]
         table = html_table(headings, rows, (1, 2))
-        return f"<p>What the residual model has found:</p><div class='wide'>{table}</div>"
+        return f"<p>What the residual models have found:</p><div class='wide'>{table}</div>"
 
 
 def _scores_text(model: str, scores: Mapping[str, float]) -> str:

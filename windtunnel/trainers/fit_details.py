@@ -109,6 +109,7 @@ class TermsOfRows:
                     low=float(self.of_train[:, term].min()),
                     high=float(self.of_train[:, term].max()),
                     cells=self._cells(term),
+                    boosted=isinstance(self.terms, BoostedTerms),
                 ),
             )
             for term in order

@@ -22,20 +22,26 @@ class CellSummary:
 
 @dataclass(frozen=True)
 class TermSummary:
-    """A column or interaction that the residual model uses."""
+    """A column or interaction that the residual model or the boosted residual uses; both may use the same."""
 
     columns: tuple[str, ...]
     gain: float  # loss on the validation rows without this term, less the loss with it
     low: float  # least contribution to a raw score on the training rows
     high: float  # greatest
     cells: tuple[CellSummary, ...]  # those whose contributions have the largest sums
+    boosted: bool = False  # whether it is a term of the boosted residual
+
+    @property
+    def name(self) -> str:
+        """The columns, and whether it is a term of the boosted residual, such as "zip x age (boosted)"."""
+        return " x ".join(self.columns) + " (boosted)" * self.boosted
 
     def text(self, unit: str) -> str:
         """The term in a sentence; ``unit`` is that of the raw scores."""
-        name, cells = " x ".join(self.columns), "; ".join(cell.text(unit) for cell in self.cells)
+        cells = "; ".join(cell.text(unit) for cell in self.cells)
         return (
-            f"{name}: validation gain {self.gain:+z.5f}; adds {self.low:+.3g} to {self.high:+.3g}{_unit(unit)}; "
-            f"strongest: {cells}"
+            f"{self.name}: validation gain {self.gain:+z.5f}; adds {self.low:+.3g} to {self.high:+.3g}{_unit(unit)}; "
+            f"most in total: {cells}"
         )
 
 
