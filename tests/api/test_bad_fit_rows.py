@@ -162,7 +162,7 @@ FITS: dict[str, tuple[Callable[[pd.DataFrame], Any], dict[str, Any], str]] = {
         f"the loader yielded nothing; {ACCEPTED}: give at least one batch",
     ),
     "an empty list": (lambda X: [], {}, f"the loader yielded nothing; {ACCEPTED}: give at least one batch"),
-    "no rows": (lambda X: (X[:0], []), {}, "X has no rows; give at least one"),
+    "no rows": (lambda X: (X[:0], []), {}, "train has no rows; give at least one"),
     "rows alone": (lambda X: X, {}, "train is a DataFrame; give (X, y) or (X, y, weight), or a loader of such batches"),
     "batches without targets": (lambda X: [X], {}, f"the loader yielded a DataFrame; {ACCEPTED}"),
     "weights below 0": (

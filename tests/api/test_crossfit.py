@@ -66,6 +66,11 @@ def test_members_are_compared_with_the_source_by_its_own_loss(objective: str) ->
     torch.testing.assert_close(ours.loss, theirs.loss, rtol=1e-5, atol=1e-5)
 
 
+def test_crossfit_takes_rows_and_target_as_two_arguments() -> None:
+    with pytest.raises(windtunnel.BadInput, match="as two arguments"):
+        windtunnel.crossfit(RidgeClassifier(), (np.ones((4, 2)), [0, 1, 0, 1]), None)
+
+
 def test_crossfit_without_validation_rows() -> None:
     X = frame()
     net = windtunnel.crossfit(make_pipeline(encoded(), Ridge()), X, labelled(X, "value"), folds=3, **OPTIONS)

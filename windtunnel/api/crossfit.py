@@ -20,7 +20,7 @@ from torch import Tensor
 from windtunnel.api.compile import exact_translation
 from windtunnel.api.translation import Translation
 from windtunnel.compiler.strategies import convert_trees
-from windtunnel.errors import InvalidOption
+from windtunnel.errors import BadInput, InvalidOption
 from windtunnel.estimators.cross_fitted import CrossFittedClassifier, CrossFittedRegressor
 from windtunnel.modules.base import Module
 from windtunnel.modules.ensembles.log_pool import LogPool
@@ -117,6 +117,8 @@ def crossfit(
             "crossfit trains a residual model on top of its members, and not the members themselves; leave out joint=, "
             "residual= and recipe='joint' or 'paper', or translate a fitted pipeline and fit it jointly."
         )
+    if isinstance(X, tuple):
+        raise BadInput("crossfit takes rows and target as two arguments, crossfit(pipeline, X, y), and valid=(X, y)")
     family = CrossFittedClassifier if is_classifier(pipeline) else CrossFittedRegressor
     source = family(pipeline, folds=folds, random_state=seed).fit(X, y, weight, groups=groups, time=time)
     net = _fast_translation(source)

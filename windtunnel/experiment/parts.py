@@ -90,8 +90,9 @@ def _rows_and_target(frame: pd.DataFrame, part: str, data: DataConfig) -> Part:
         return X, y.to_numpy()
     positive = (y == data.positive).to_numpy()
     if part == "train" and not 0 < positive.sum() < len(positive):
+        quotes = '. YAML reads yes and no without quotation marks as True and False: write "yes"'
         raise BadInput(
             f"positive={data.positive!r} is the target {data.target!r} of {positive.sum()} of {len(positive)} training "
-            f"rows; it holds {', '.join(map(repr, y.unique().tolist()[:10]))}"
+            f"rows; it holds {', '.join(map(repr, y.unique().tolist()[:10]))}{quotes * isinstance(data.positive, bool)}"
         )
     return X, positive.astype(np.int64)

@@ -370,7 +370,7 @@ BAD_ROWS: dict[str, tuple[Any, str]] = {
     "one target": ((X, 1), "y=1 is one value; give one per row, 10 in all"),
     "unknown label": ((X, ["maybe", *y[1:]]), "maybe"),
     "missing label": ((X, [None, *y[1:]]), "1 of 10 targets are missing"),
-    "no rows": ((X[:0], y[:0]), "X has no rows"),
+    "no rows": ((X[:0], y[:0]), "train has no rows"),
     "short weights": ((X, y, np.ones(9)), "weight has 9 values for 10 rows"),
     "negative weights": ((X, y, -np.ones(10)), "10 of 10 weights are negative, NaN or infinite"),
     "missing weights": ((X, y, [np.nan, *np.ones(9)]), "1 of 10 weights are negative, NaN or infinite"),

@@ -174,7 +174,7 @@ def find_hosts(graph: GraphData, host: Any, trusted: bool) -> list[HostStep]:
     if host is None:
         raise InvalidOption(
             f"the steps {without} stayed on the host, and no file holds their code; "
-            "give the fitted pipeline that was translated: windtunnel.load(path, host=pipeline)."
+            "give the fitted pipeline that was translated: windtunnel.load(path, host=pipeline), or Cascade.load alike."
         )
     from windtunnel.pipeline.graph import build_graph, fitted_columns
 

@@ -71,7 +71,9 @@ def load(
     except WindTunnelError:
         raise
     except (BadZipFile, NotImplementedError, EOFError, ValueError) as error:
-        raise BadFile(f"{fspath(path)!r} is damaged, cut short, or no cascade ({error}).") from error
+        raise BadFile(
+            f"{fspath(path)!r} is damaged, cut short, or no cascade ({error}). windtunnel.load reads a single model."
+        ) from error
     return nets[0], nets[1], facts
 
 

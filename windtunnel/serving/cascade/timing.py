@@ -26,7 +26,8 @@ class RowSeconds:
         times = f"time per row: {1e6 * self.cascade:.2f} us, of the full model alone {1e6 * self.full:.2f} us"
         if self.cascade < self.full:
             return f"{times}; the cascade is {self.full / self.cascade:.2f} times as fast"
-        return f"{times}; the cascade saves no time: use the full model, or declare what features cost with cost="
+        advice = "use the full model, or declare what features cost, with cost= of windtunnel.cascade in Python"
+        return f"{times}; the cascade saves no time: {advice}"
 
 
 def least_seconds(compute: Callable[[Any], Any], rows: Any) -> float:

@@ -92,10 +92,11 @@ def resume(path: Path | None, module: FineTuning, data: Loaders, trainer: pl.Tra
     checkpoint = _read(file)
     best = checkpoint.callbacks.BestCheckpoint
     with as_bad_file(file):
-        _check_module(file, checkpoint, module)
-        _check_epochs(file, best, trainer.max_epochs)
+        # Before the module: other rows give a residual model other tables.
         _check_rows(file, "training", best.order, data.train.row_facts)
         _check_rows(file, "validation", best.validation_rows, data.valid.row_facts)
+        _check_module(file, checkpoint, module)
+        _check_epochs(file, best, trainer.max_epochs)
         _check_order(file, best, data.train.order_among(trainer.world_size))
     return file
 
