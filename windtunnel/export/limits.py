@@ -194,10 +194,10 @@ LIMITS = (
         lambda net: [] if any(raw_columns(net.encoder)) else ["no column"],
     ),
     Limit(
-        "columns called `scores`, `predict_proba` or `predict`",
+        "columns called `scores`, `predict_proba` or `predict`, or without a name",
         ("onnx",),
         "columns called {}",
-        "ONNX has one space of names, and these are those of outputs",
+        "ONNX has one space of names: inputs need one, and these are those of outputs",
         "Rename the columns before fitting.",
         _named_as_outputs,
     ),

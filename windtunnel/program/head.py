@@ -130,10 +130,14 @@ class Head:
         values = scores.double() if self.decision_scale == 1 else scores.double() * self.decision_scale
         return values[:, 0] if values.shape[1] == 1 else values
 
-    def encode_target(self, y: Any) -> Tensor:
-        """Targets as a tensor: class indices int64 ``[B]``, or values float32 ``[B]`` or ``[B, K]``."""
+    def check_has_target(self) -> None:
+        """Raise ``BadInput`` for a pipeline that ends in a transformer."""
         if self.task == "transform":
             raise BadInput("this pipeline ends in a transformer, so there is no target to fit; add a final predictor.")
+
+    def encode_target(self, y: Any) -> Tensor:
+        """Targets as a tensor: class indices int64 ``[B]``, or values float32 ``[B]`` or ``[B, K]``."""
+        self.check_has_target()
         try:
             target = np.asarray(y)
         except ValueError as error:

@@ -48,8 +48,7 @@ def finetune(
     """Fine-tune a translation in place, and leave it with the best model on the validation rows, in eval mode.
 
     ``recipe`` has the options of ``fit``, ``joint_recipe`` those with which the translation itself is trained, if it
-    is.
-    ``train_candidates`` says which models are candidates.
+    is. ``train_candidates`` says which models are candidates.
     """
     _check_source(net, recipe)
     began, softening_pending = time.perf_counter(), net.softening_pending
@@ -65,15 +64,16 @@ def finetune(
     program, origins, head = net.program, net.origins, net.head
     with net.unchanged_on_error():
         trained = train_candidates(FitRun(net, data, recipe, joint_recipe, lightning, checkpoints))
-    metric, training, candidates = trained.metric, trained.training, trained.candidates
+        metric, training = trained.metric, trained.training
+        best, candidates = _select_as_installed(net, trained.candidates, metric, recipe, data)
 
-    # Selection and installation.
-    best, candidates = _select_as_installed(net, candidates, metric, recipe, data)
+    # Installation.
     if best is trained.unchanged:
         net.replace_program(program, origins=origins, head=head)
     _install(net, best)
     if data.encoded_rows is not None:
         net.record(profile=TrainingProfile.of(net.encoder, net.hosts, data.encoded_rows))
+    terms, calibrated = _terms(net, data, validation, recipe), calibration(reliability_before, net, validation)
     history = History(
         epochs=training.epochs,
         metric=metric.name,
@@ -87,8 +87,8 @@ def finetune(
         validation_rows=getattr(data.valid, "size", None),
         epoch_rule=training.epoch_rule,
         stopped=training.stopped,
-        terms=_terms(net, data, validation, recipe),
-        calibration=calibration(reliability_before, net, validation),
+        terms=terms,
+        calibration=calibrated,
     )
     if training.error is not None:
         net.record(history=history)  # what is installed stays

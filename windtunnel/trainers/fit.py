@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
-from windtunnel.errors import BadInput, InvalidOption
+from windtunnel.errors import InvalidOption
 from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.trainers.recipe import Recipe
 from windtunnel.trainers.recipe_options import RecipeOptions, takes_recipe_options
@@ -95,8 +95,7 @@ def fit(
     """
     resolved = Recipe.resolve(recipe, dict(options))
     joint_recipe = Recipe.resolve_joint(recipe, dict(options))
-    if net.head.task == "transform":
-        raise BadInput("this pipeline ends in a transformer, so there is no target to fit; add a final predictor.")
+    net.head.check_has_target()
     if net.fixed:
         raise InvalidOption('this translation runs on a backend that is fixed; compile with backend="torch" to fit.')
 

@@ -89,7 +89,7 @@ def train(
             callbacks.append(EpochProgress(best, plan))
         try:
             with (
-                _initial_rows(net, tables),
+                _keeping_initial_tables(net, tables),
                 _training_mode(net, recipe.dropout, best),
                 gradients_of_rows(net, tables),
                 _callbacks(trainer, [*callbacks, *trainer.callbacks]),
@@ -103,17 +103,14 @@ def train(
 
 
 def _visited_rows(net: Any, recipe: Recipe, trainer: pl.Trainer) -> dict[str, VisitedRows]:
-    """The large tables, if they can be trained by rows: by name, their visited rows.
+    """The visited rows of each large table by name, if the tables can be trained by rows, else none.
 
-    Otherwise none. Momentum and clipping need the whole gradient, and processes do not exchange sparse gradients.
+    Momentum and clipping need the whole gradient, and processes do not exchange sparse gradients.
     """
-    large = large_tables(net)
     clipped = recipe.clip is not None or trainer.gradient_clip_val is not None
-    if recipe.optimizer in ADAM and not clipped and trainer.world_size == 1:
-        return {name: VisitedRows(module.rows, recipe.ema) for name, module in large.items()}
-    for name in large:
-        net.initial_weights.store_table(name.removeprefix("program."))
-    return {}
+    if recipe.optimizer not in ADAM or clipped or trainer.world_size > 1:
+        return {}
+    return {name: VisitedRows(module.rows, recipe.ema) for name, module in large_tables(net).items()}
 
 
 def _run(trainer: Any, module: FineTuning, data: Loaders, best: BestCheckpoint, file: Path | None) -> None:
@@ -164,8 +161,10 @@ def _with_note(error: BaseException, best: BestCheckpoint) -> BaseException:
 
 
 @contextlib.contextmanager
-def _initial_rows(net: Any, tables: Mapping[str, VisitedRows]) -> Iterator[None]:
-    """On exit, store the initial weights of the rows of large tables that training has visited."""
+def _keeping_initial_tables(net: Any, tables: Mapping[str, VisitedRows]) -> Iterator[None]:
+    """Store the initial weights of large tables: whole ones on entry, on exit the rows that training has visited."""
+    for name in large_tables(net).keys() - tables.keys():
+        net.initial_weights.store_table(name.removeprefix("program."))
     try:
         yield
     finally:

@@ -79,8 +79,7 @@ def refresh(
 
 
 def _check(net: TranslatedPipeline, anchor: float | None) -> None:
-    if net.head.task == "transform":
-        raise BadInput("this pipeline ends in a transformer, so there is no target to fit; add a final predictor.")
+    net.head.check_has_target()
     if net.fixed:
         raise InvalidOption(
             'this translation runs on a backend that is fixed; compile with backend="torch" to refresh.'
