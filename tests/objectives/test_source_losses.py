@@ -241,8 +241,10 @@ def test_a_regressor_of_logarithms_is_tuned_on_them(function: Any, inverse: Any,
     assert own_loss(fitted, Y) == pytest.approx(
         sk.mean_squared_error(function(Y), fitted.regressor_.predict(X)), rel=1e-5
     )
-    members = crossfitted(fitted).fit(X, Y)
-    np.testing.assert_allclose(windtunnel.compile(members).predict(X), members.predict(X), rtol=1e-10)
+    for composite in (crossfitted(fitted), vote(fitted, clone(fitted)), BaggingRegressor(fitted, 2, random_state=0)):
+        outer = composite.fit(X, Y)
+        np.testing.assert_allclose(windtunnel.compile(outer).predict(X), outer.predict(X), rtol=1e-10)
+        assert windtunnel.compile(outer).head.link == link
 
 
 def test_what_is_tuned_of_a_regressor_of_logarithms_stays_positive() -> None:
@@ -254,7 +256,13 @@ def test_what_is_tuned_of_a_regressor_of_logarithms_stays_positive() -> None:
     net = windtunnel.translate(source).fit(train, valid, epochs=1, progress=False, accelerator="cpu")
     assert net.history is not None and net.history.metric == "rmse" and net.history.best < net.history.start
     before, after = (sk.mean_squared_log_error(valid[1], model.predict(valid[0])) for model in (source, net))
-    assert after < 0.8 * before and net.predict(rows).min() > 0
+    assert after < 0.8 * before and net.head.link == "exp"
+
+
+def test_losses_of_means_are_not_for_logarithms_of_1_plus_the_target() -> None:
+    fitted = TransformedTargetRegressor(LinearRegression(), func=np.log1p, inverse_func=np.expm1).fit(X, Y)
+    with pytest.raises(InvalidOption, match="loss='poisson' takes scores as logarithms of a mean"):
+        own_loss(fitted, Y, "poisson")
 
 
 def test_members_with_different_deltas_get_their_mean() -> None:

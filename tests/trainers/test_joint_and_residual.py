@@ -10,6 +10,8 @@ import pytest
 from lightgbm import LGBMClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
+from sklearn.model_selection import FixedThresholdClassifier
+from sklearn.multiclass import OneVsRestClassifier
 
 import windtunnel
 from windtunnel.errors import InvalidOption
@@ -66,6 +68,22 @@ def test_the_exact_trees_where_nothing_helps() -> None:
     assert net.history.kept.name in ("translation", "source pipeline")
     np.testing.assert_allclose(net.predict_proba(valid[0]), source.predict_proba(valid[0]), atol=1e-6)
     assert net.softening_pending and net.soften() is net
+
+
+@pytest.mark.parametrize(
+    ("source", "options"),
+    [
+        (OneVsRestClassifier(LogisticRegression()), {}),
+        (FixedThresholdClassifier(LogisticRegression(), threshold=0.4), {"metric": "accuracy"}),
+    ],
+    ids=["one vs rest", "threshold"],
+)
+def test_a_residual_model_is_kept_whose_metric_needs_a_method(source: Any, options: dict[str, Any]) -> None:
+    train, valid = rows()
+    net = windtunnel.translate(source.fit(*train)).fit(train, valid, joint=True, **options, **STEPS)
+    assert net.history is not None and net.history.kept is not None and net.history.best > net.history.start
+    if options:
+        assert net.history.best == pytest.approx(np.mean(net.predict(valid[0]) == valid[1]), abs=1e-6)
 
 
 def test_joint_is_true_or_false() -> None:

@@ -40,15 +40,20 @@ LOSS_METRICS: dict[str, tuple[str, Callable[..., float]]] = {
 
 
 def checked_test_rows(test: Any, head: Head) -> tuple[Any, ...]:
-    """Test rows ``(X, y)`` or ``(X, y, weight)``; ``BadInput`` for others, and for targets that the head rejects."""
+    """Test rows ``(X, y)`` or ``(X, y, weight)``; ``BadInput`` for others, and for labels that the head lacks."""
     if not isinstance(test, (tuple, list)) or len(test) not in (2, 3):
-        raise BadInput(f"test= is a {type(test).__name__}; give (X, y) or (X, y, weight)")
-    X, y, *weight = test
-    if not isinstance(head.classes, list):
+        count = f" of {len(test)}" if isinstance(test, (tuple, list)) else ""
+        raise BadInput(f"test= is a {type(test).__name__}{count}; give (X, y) or (X, y, weight)")
+    X, y, weight = (*test, None)[:3]
+    head.check_has_target()
+    if isinstance(head.classes, np.ndarray):
         head.encode_target(to_arrays(y))
-    for each in weight:
-        encode_weights(each, len(y))
-    return X, *map(np.asarray, (y, *weight))
+    elif pd.isna(np.asarray(y)).any():
+        raise BadInput(f"{pd.isna(np.asarray(y)).sum()} targets of the test rows are missing; drop these rows")
+    if weight is None:
+        return X, np.asarray(y)
+    encode_weights(weight, len(y))
+    return X, np.asarray(y), np.asarray(weight)
 
 
 def measure(

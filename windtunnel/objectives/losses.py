@@ -195,7 +195,8 @@ def one_vs_one_hinge(scores: Tensor, target: Tensor, weight: Tensor | None) -> T
 
 
 _CLASSES = (softmax, probabilities, hinge, squared_hinge, modified_huber, one_vs_one_hinge)
-_LOGARITHMS = (poisson, gamma, tweedie, log_squared)
+_MEANS = (poisson, gamma, tweedie)
+_LOGARITHMS = (*_MEANS, log_squared)
 _VALUES = (
     squared, relevance, absolute, huber, pseudo_huber, log_cosh, expectile, power, squared_log, fair, mape, quantile,
     epsilon_insensitive, squared_epsilon_insensitive, *_LOGARITHMS,
@@ -242,11 +243,10 @@ def loss_for(loss: str | Loss | None, head: Head) -> Loss:
         raise InvalidOption(
             f"loss={name!r} is that of a TransformedTargetRegressor with func=np.log or np.log1p; give another one"
         )
-    if function in _LOGARITHMS and head.link != "exp" and LOSSES.get(head.loss) not in _LOGARITHMS:
+    if function in _MEANS and head.link != "exp" and LOSSES.get(head.loss) not in _MEANS:
         raise InvalidOption(
-            f"loss={name!r} takes scores as logarithms of a mean, and this model predicts the score itself (link "
-            f"{head.link!r}), which may be 0 or less; fit the source with a Poisson, gamma or Tweedie objective, or "
-            "give a function (scores, target, weight)"
+            f"loss={name!r} takes scores as logarithms of a mean, and this model has others (link {head.link!r}); fit "
+            "the source with a Poisson, gamma or Tweedie objective, or give a function (scores, target, weight)"
         )
     # Options belong to the source's loss; another loss has its defaults.
     chosen: Loss = partial(function, **head.loss_options) if name == head.loss else function

@@ -65,8 +65,9 @@ class Metric:
     ----------
     name : str or None
         A name in ``GREATER_IS_BETTER``, or one of other libraries in ``ALIASES``. None takes the first metric of the
-        task. The exceptions are "loss" for a regression on another loss than the squared error, and "accuracy" for a
-        classifier of several classes without probabilities, or with no method but ``predict``.
+        task. The exceptions are "loss" for a regression on another loss than the squared error, of the target or its
+        logarithm, and "accuracy" for a classifier of several classes without probabilities, or with no method but
+        ``predict``.
     head : Head
         The task, the link and the classes of the translation.
     extra_methods : collection of str

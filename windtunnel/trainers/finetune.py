@@ -16,10 +16,11 @@ from windtunnel.objectives.row_blocks import average_over_blocks, explain_failur
 from windtunnel.program.records.fit_details import TermSummary
 from windtunnel.program.records.history import History
 from windtunnel.program.records.training_profile import TrainingProfile
+from windtunnel.program.score_methods import score_rules
 from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.trainers.fit_details import calibration, reliability, summarise_terms
 from windtunnel.trainers.loop.checkpoints import CheckpointOptions
-from windtunnel.trainers.loop.evaluation import evaluate
+from windtunnel.trainers.loop.evaluation import Evaluation, evaluate
 from windtunnel.trainers.loop.module import DataModule
 from windtunnel.trainers.loop.trainer_options import TrainerOptions
 from windtunnel.trainers.recipe import Recipe
@@ -112,23 +113,36 @@ def _initial_candidate(candidates: list[Candidate], softened: bool) -> Candidate
 def _select_as_installed(
     net: TranslatedPipeline, candidates: Sequence[Candidate], metric: Metric, recipe: Recipe, data: DataModule
 ) -> tuple[Candidate, list[Candidate]]:
-    """The candidate to install, and all candidates, the best one with the numbers of the part that is installed of it.
+    """The candidate to install, and all candidates.
 
-    If another candidate, which is installed whole, has a better metric than that part, it is selected instead.
+    If only a part of the change of the best one may be installed, it is evaluated with that part. If this is worse than
+    a candidate that is installed whole, it is rejected, and what it replaced is a candidate again.
     """
-    best = select(candidates, metric)
-    if best.installed_part == 1 or best.pipeline is None:
-        return best, list(candidates)
-    loss = explain_failures(loss_for(recipe.loss, best.pipeline.head))
-    evaluation = evaluate(metric, loss, partial(best.installed_scores, net), data.valid)
-    shrunken = replace(best, installed=evaluation)
-    whole = select([each for each in candidates if each.installed_part == 1], metric)
-    if not metric.better(value_of(whole), evaluation.metric):
-        return shrunken, [shrunken if each is best else each for each in candidates]
-    part = f"{best.installed_part:.1%} of its change, as much as may be installed,"
-    reason = f"{part} gives a worse {metric.name} than {whole.name}"
-    rejected = replace(shrunken, rejected=reason)
-    return whole, [rejected if each is best else each for each in candidates]
+    candidates = list(candidates)
+    while (best := select(candidates, metric)).installed_part < 1 and best.pipeline is not None:
+        shrunken = replace(best, installed=_evaluate_part(net, best, recipe, data))
+        assert shrunken.installed is not None
+        whole = select([each for each in candidates if each.installed_part == 1], metric)
+        if not metric.better(value_of(whole), shrunken.installed.metric):
+            return shrunken, [shrunken if each is best else each for each in candidates]
+        part = f"{best.installed_part:.1%} of its change, as much as may be installed,"
+        rejected = replace(shrunken, rejected=f"{part} gives a worse {metric.name} than {whole.name}")
+        candidates = [rejected if each is best else _as_before(each) for each in candidates]
+    return best, candidates
+
+
+def _evaluate_part(net: TranslatedPipeline, candidate: Candidate, recipe: Recipe, data: DataModule) -> Evaluation:
+    """The loss and the metric of the part of a candidate that is installed."""
+    pipeline = candidate.pipeline
+    assert pipeline is not None  # residual models have one
+    metric = recipe.metric_of(pipeline.head, rules=score_rules(pipeline.program))
+    loss = explain_failures(loss_for(recipe.loss, pipeline.head))
+    return evaluate(metric, loss, partial(candidate.installed_scores, net), data.valid)
+
+
+def _as_before(candidate: Candidate) -> Candidate:
+    """A candidate that no boosted residual replaces any more."""
+    return replace(candidate, rejected="", is_replaced=False) if candidate.is_replaced else candidate
 
 
 def _install(net: TranslatedPipeline, best: Candidate) -> None:

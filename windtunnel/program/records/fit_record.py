@@ -54,7 +54,7 @@ class CandidateResult:
         "residual model", "boosted residual", "joint training", or several of these, as in "joint training +
         interactions" and "residual model + boosted"; of a refresh "anchor 50" or "anchor 50 with replay".
     metric, loss : float or None
-        Their values on all validation rows, of the kept one as it was installed; None where fit does not compute them.
+        Their values on all validation rows, with ``installed_part`` of the change; None where fit computes none.
     gain, standard_error : float or None
         Decrease of the loss on validation rows that had no part in fitting, against the model that it extends, and the
         standard error of this mean; None where fit does not test it.
@@ -67,7 +67,8 @@ class CandidateResult:
     epoch : int or None
         Its row of ``History.epochs``; None if it has none.
     installed_part : float
-        The part of its change that fit installed, above 0 and up to 1, if it was kept.
+        The part of its change that fit installed, above 0 and up to 1; of one that was rejected because this part is
+        worse than another candidate, the part that it would have installed.
     """
 
     name: str
@@ -91,7 +92,7 @@ class CandidateResult:
             rows = "" if self.rows is None else f" on {self.rows:,} rows"
             facts.append(f"loss {-self.gain:+.4f} ± {self.standard_error:.4f}{rows}")
         facts.append(self.reason.rstrip("."))
-        if self.installed_part < 1:
+        if self.kept and self.installed_part < 1:
             facts.append(f"{self.installed_part:.1%} of its change is installed")
         return f"{self.name}{' (kept)' * self.kept}: {'; '.join(facts)}."
 

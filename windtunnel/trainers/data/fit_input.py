@@ -46,7 +46,7 @@ class FitInput:
         if isinstance(data, tuple):
             if len(data) not in (2, 3) or data[1] is None:
                 raise BadInput(f"{self.role} is a tuple of {len(data)}; give (X, y) or (X, y, weight), or a loader")
-            if data[1] == [] if isinstance(data[1], list) else getattr(data[1], "shape", ())[:1] == (0,):
+            if _is_empty(data[0]):
                 raise BadInput(f"{self.role} has no rows; give at least one")
             return self._in_memory(data)
         if isinstance(data, Iterable) and not isinstance(data, (str, dict)) and not hasattr(data, "columns"):
@@ -92,3 +92,8 @@ class FitInput:
         if self.net.hosts and self.net.untranslated == "stream":
             return 'untranslated="stream" keeps no outputs of host steps in memory'
         return None
+
+
+def _is_empty(rows: Any) -> bool:
+    """Whether rows are a list or a table without any."""
+    return not rows if isinstance(rows, list) else getattr(rows, "shape", ())[:1] == (0,)

@@ -21,7 +21,7 @@ from windtunnel.trainers.recipe import Recipe
 
 
 class Evaluation(NamedTuple):
-    """The mean loss, NaN where it was not asked for, and the metric. The metric named "loss" is the mean loss."""
+    """The mean loss, and the metric; the metric named "loss" is the mean loss."""
 
     loss: float
     metric: float
@@ -38,9 +38,9 @@ def evaluate(
 ) -> Evaluation:
     """The mean loss and the metric over the rows of a loader, and of all processes.
 
-    ``score(*rows)`` gives raw scores ``[B, K]``, and ``output(*rows)``
-    the output of the source's method ``metric.method``, if a program step computes it. The loader yields encoded
-    ``(rows, target)`` or ``(rows, target, weight)``.
+    ``score(*rows)`` gives raw scores ``[B, K]``, and ``output(*rows)`` the output of the source's method
+    ``metric.method``, if a program step computes it. The loader yields encoded ``(rows, target)`` or
+    ``(rows, target, weight)``. Without ``with_loss`` the loss is NaN and not computed: a custom one may be slow.
     """
     metric.reset()
     total: Tensor | float = 0.0
@@ -63,9 +63,15 @@ def evaluate(
     return Evaluation(mean, value)
 
 
-def evaluate_scores(metric: Metric, loss: Loss, scores: Tensor, *rest: Tensor, with_loss: bool = True) -> Evaluation:
+def evaluate_scores(metric: Metric, loss: Loss, scores: Tensor, *rest: Tensor) -> Evaluation:
     """The mean loss and the metric of raw scores ``[N, K]``; ``rest`` is the target and maybe the weight."""
-    return evaluate(metric, loss, lambda scores: scores, [((scores,), *rest)], with_loss=with_loss)
+    return evaluate(metric, loss, lambda scores: scores, [((scores,), *rest)])
+
+
+def metric_of_scores(metric: Metric, loss: Loss, scores: Tensor, *rest: Tensor) -> float:
+    """The metric alone; the loss is computed only if it is the metric."""
+    with_loss = metric.name == "loss"
+    return evaluate(metric, loss, lambda scores: scores, [((scores,), *rest)], with_loss=with_loss).metric
 
 
 def evaluate_program(net: TranslatedPipeline, program: Program, recipe: Recipe, loader: Any) -> Evaluation:

@@ -50,7 +50,8 @@ class Candidate:
     installed_part: float = 1.0  # the factor with which the residual models' change of the scores is installed
     # ``[rows, K]``, scores of the validation rows that test it, for each half by a residual model of the other
     other_half_scores: Tensor | None = None
-    installed: Evaluation | None = None  # loss and metric of the part that is installed, for the best candidate
+    installed: Evaluation | None = None  # loss and metric of ``installed_part``, where it was about to be installed
+    is_replaced: bool = False  # whether it is rejected because the boosted residual takes its place
 
     def installed_scores(self, net: TranslatedPipeline, numbers: Tensor, ids: Tensor) -> Tensor:
         """Raw scores ``[N, K]`` of encoded rows by the pipeline with ``installed_part`` of the change of its scores."""
@@ -90,19 +91,19 @@ def candidate_results(candidates: Sequence[Candidate], best: Candidate, metric: 
             reason=_reason(candidate, candidates, best, metric),
             rows=None if candidate.test is None else candidate.test.rows,
             epoch=candidate.epoch,
-            installed_part=best.installed_part if candidate is best else 1.0,
+            installed_part=1.0 if candidate.installed is None else candidate.installed_part,
         )
         for candidate in candidates
     ]
 
 
 def _reason(candidate: Candidate, candidates: Sequence[Candidate], best: Candidate, metric: Metric) -> str:
-    whole = f"of its whole change, {value_of(best):.6f}"
+    before = f" before shrinkage ({value_of(best):.6f})"
     if candidate is best:
         excluded_better = any(metric.better(value_of(each), value_of(best)) for each in candidates)
         reason = f"best {metric.name}" + " of those not rejected or replaced" * excluded_better
         if any(_is_better_than_installed(each, best, metric) for each in candidates):
-            reason = f"{reason}, {whole}"
+            reason += before
         if candidate.test is None or candidate.test.significant:
             return reason
         if candidate.boosted is not None:
@@ -114,7 +115,7 @@ def _reason(candidate: Candidate, candidates: Sequence[Candidate], best: Candida
         return candidate.rejected
     if metric.better(value_of(best), value_of(candidate)):
         reason = f"{best.name} has the better {metric.name}"
-        return f"{reason}, {whole}" if _is_better_than_installed(candidate, best, metric) else reason
+        return reason + before * _is_better_than_installed(candidate, best, metric)
     return f"no better {metric.name} than {best.name}, which is simpler"
 
 

@@ -15,7 +15,7 @@ from windtunnel.objectives.losses import Loss
 from windtunnel.objectives.metrics import Metric
 from windtunnel.objectives.row_blocks import balanced_order
 from windtunnel.program.records.fit_record import NEEDS_MORE_ROWS
-from windtunnel.trainers.loop.evaluation import evaluate_scores
+from windtunnel.trainers.loop.evaluation import metric_of_scores
 from windtunnel.trainers.residual.validation_rows import SplitRows
 
 GROUPS = 100
@@ -106,13 +106,8 @@ def _metric_groups(metric: Metric, halves: Sequence[Tensor], target: Tensor) -> 
 def _metric_of_groups(
     metric: Metric, loss: Loss, groups: Sequence[Tensor], scores: Tensor, *rest: Tensor
 ) -> NDArray[np.float64]:
-    with_loss = metric.name == "loss"  # a custom loss may be slow
-
-    def value(rows: Tensor) -> float:
-        blocks = (block[rows] for block in (scores, *rest))
-        return evaluate_scores(metric, loss, *blocks, with_loss=with_loss).metric
-
-    return np.array([value(rows) for rows in groups])
+    values = [metric_of_scores(metric, loss, *(block[rows] for block in (scores, *rest))) for rows in groups]
+    return np.array(values)
 
 
 def compare_losses(loss: Loss, shuffled: Tensor, before: Tensor, after: Tensor, *rest: Tensor) -> SignificanceTest:

@@ -21,7 +21,7 @@ from windtunnel.objectives.metrics import Metric
 from windtunnel.objectives.row_blocks import average_over_blocks
 from windtunnel.program.program import Program
 from windtunnel.program.translated import TranslatedPipeline
-from windtunnel.trainers.loop.evaluation import evaluate_scores
+from windtunnel.trainers.loop.evaluation import metric_of_scores
 from windtunnel.trainers.residual.significance import SignificanceTest, compare_scores
 from windtunnel.trainers.residual.validation_rows import Items, SplitRows, random_rows, take
 
@@ -75,7 +75,7 @@ def weighted_trees(
         fitted = weighted(inputs)
     test = compare_scores(metric, loss, split, before, after, *valid[1:])
     if test.significant:
-        old, new = (evaluate_scores(metric, loss, each, *valid[1:]).metric for each in (before, fitted))
+        old, new = (metric_of_scores(metric, loss, each, *valid[1:]) for each in (before, fitted))
         if metric.better(old, new):
             reason = f"the loss is lower, but {metric.name} gets worse on all rows ({old:.4f} -> {new:.4f})"
             test = replace(test, significant=False, reason=reason)

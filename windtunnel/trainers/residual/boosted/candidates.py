@@ -53,7 +53,10 @@ def in_their_place(boosted: Candidate, candidates: Sequence[Candidate], metric: 
     if select([*pipelines, boosted], metric) is not boosted:
         return [*candidates, boosted]
     reason = f"{boosted.name} replaces it"
-    others = [each if each.test is None or each.rejected else replace(each, rejected=reason) for each in candidates]
+    others = [
+        each if each.test is None or each.rejected else replace(each, rejected=reason, is_replaced=True)
+        for each in candidates
+    ]
     return [*others, boosted]
 
 
