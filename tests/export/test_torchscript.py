@@ -153,6 +153,7 @@ LINKS = {
     "probabilities": ("multiclass", {}, 3),
     "shares": ("multiclass", {}, 3),
     "exp": ("regression", {}, 1),
+    "expm1": ("regression", {}, 1),
     "logistic": ("regression", {"scale": 0.7}, 1),
     "log1p_exp": ("regression", {}, 1),
     "signed_square": ("regression", {}, 1),

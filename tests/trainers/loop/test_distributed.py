@@ -135,9 +135,9 @@ def test_different_nets_are_rejected(done: Done) -> None:
 def test_unequal_steps_are_rejected_and_not_waited_for(done: Done) -> None:
     first, second = (one["uneven"] for one in done[1])
     assert first["list"] == second["list"]
-    assert first["list"].startswith("the training loaders of the processes have 5, 4 batches; every step takes one")
-    assert first["generator"].startswith("after 4 batches this process has more, and 1 of 2 processes have; every step")
-    assert second["generator"].startswith("this process has no further batch, and 1 of 2 processes have; every step")
+    assert first["list"].startswith("the training loaders of the processes have 5, 4 batches; each step takes one")
+    assert first["generator"].startswith("after 4 batches this process has more, and 1 of 2 processes have; each step")
+    assert second["generator"].startswith("this process has no further batch, and 1 of 2 processes have; each step")
     assert first["few"] == second["few"]
     assert first["few"].startswith("the 50 rows of a process, of 100 in all, make no full batch of 64 with drop_last")
 

@@ -192,7 +192,9 @@ def test_checkpoints_that_do_not_match(tmp_path: Path) -> None:
         finetune(net, rows(), resume_from=tmp_path, **QUICK | {"learning_rate": 0.5, "seed": 9})
     with pytest.raises(BadInput, match="is past epoch 3 and epochs=2"):
         finetune(net, rows(), resume_from=tmp_path, **QUICK | {"epochs": 2})
-    with pytest.raises(BadFile, match="belongs to another translation: net.last.bias, net.last.weight"):
+    with pytest.raises(
+        BadFile, match="belongs to another translation, or to other rows: net.last.bias, net.last.weight"
+    ):
         finetune(SmallNet(TASKS["multiclass"]), rows(task="multiclass"), resume_from=tmp_path, **QUICK)
     whole = (tmp_path / CHECKPOINT).read_bytes()
     for content in (b"", whole[: len(whole) // 2], b"nonsense"):

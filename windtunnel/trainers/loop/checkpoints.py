@@ -92,11 +92,10 @@ def resume(path: Path | None, module: FineTuning, data: Loaders, trainer: pl.Tra
     checkpoint = _read(file)
     best = checkpoint.callbacks.BestCheckpoint
     with as_bad_file(file):
-        # Before the module: other rows give a residual model other tables.
-        _check_rows(file, "training", best.order, data.train.row_facts)
-        _check_rows(file, "validation", best.validation_rows, data.valid.row_facts)
         _check_module(file, checkpoint, module)
         _check_epochs(file, best, trainer.max_epochs)
+        _check_rows(file, "training", best.order, data.train.row_facts)
+        _check_rows(file, "validation", best.validation_rows, data.valid.row_facts)
         _check_order(file, best, data.train.order_among(trainer.world_size))
     return file
 
@@ -137,8 +136,8 @@ def _check_module(file: Path, checkpoint: Checkpoint, module: FineTuning) -> Non
     ours, theirs = module.state_dict(), checkpoint.state_dict
     if wrong := sorted(name for name in {*ours, *theirs} if _shape(ours, name) != _shape(theirs, name)):
         raise BadFile(
-            f"{file} belongs to another translation: {', '.join(wrong[:5])} differ in {len(wrong)} names or shapes; "
-            "resume with the same pipeline and translate options"
+            f"{file} belongs to another translation, or to other rows: {', '.join(wrong[:5])} differ in {len(wrong)} "
+            "names or shapes; resume with the same rows, pipeline and translate options"
         )
     best = checkpoint.callbacks.BestCheckpoint.best
     if [name for name in best if _shape(best, name) != _shape(ours, f"net.{name}")]:
