@@ -173,12 +173,9 @@ def refresh(
     html: Html = None,
 ) -> None:
     """Update a model with new rows, at constant size; show the attempts, scores before and after, and the drift."""
-    from windtunnel.atomic_write import check_folder
     from windtunnel.experiment.files import read_target_rows_of
 
-    for written in (output, html):
-        if written is not None:
-            check_folder(written)
+    _check_folders(output, html)
     net = _load(model)
     new, validation, old = (
         None if path is None else read_target_rows_of(net, path, target) for path in (rows, valid, replay)
@@ -253,15 +250,13 @@ def explain(
     row: Annotated[int | None, typer.Option(min=0, help="Plot this row instead, counted from 0.")] = None,
 ) -> None:
     """Explain rows: the contribution of each column and interaction to the raw score, which they add up to."""
-    from windtunnel.atomic_write import check_folder, replacing
+    from windtunnel.atomic_write import replacing
     from windtunnel.errors import InvalidOption
     from windtunnel.experiment.files import read_rows_of, write_table_file
 
     if row is not None and plot is None:
         raise InvalidOption("--row chooses the row of --plot; give --plot too.")
-    for written in (output, plot):
-        if written is not None:
-            check_folder(written)
+    _check_folders(output, plot)
     if plot is not None:
         _check_picture(plot)
     net = _load(model)
@@ -278,6 +273,15 @@ def explain(
         with replacing(plot) as temporary:
             axes.figure.savefig(temporary, dpi=150)
         typer.echo(f"wrote {plot}")
+
+
+def _check_folders(*paths: Path | None) -> None:
+    """Reject files in folders that do not exist."""
+    from windtunnel.atomic_write import check_folder
+
+    for path in paths:
+        if path is not None:
+            check_folder(path)
 
 
 def _check_picture(path: Path) -> None:

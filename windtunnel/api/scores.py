@@ -45,15 +45,16 @@ def checked_test_rows(test: Any, head: Head) -> tuple[Any, ...]:
         count = f" of {len(test)}" if isinstance(test, (tuple, list)) else ""
         raise BadInput(f"test= is a {type(test).__name__}{count}; give (X, y) or (X, y, weight)")
     X, y, weight = (*test, None)[:3]
+    target = np.asarray(y)
     head.check_has_target()
     if isinstance(head.classes, np.ndarray):
         head.encode_target(to_arrays(y))
-    elif pd.isna(np.asarray(y)).any():
-        raise BadInput(f"{pd.isna(np.asarray(y)).sum()} targets of the test rows are missing; drop these rows")
+    elif missing := pd.isna(target).sum():
+        raise BadInput(f"{missing} targets of the test rows are missing; drop these rows")
     if weight is None:
-        return X, np.asarray(y)
-    encode_weights(weight, len(y))
-    return X, np.asarray(y), np.asarray(weight)
+        return X, target
+    encode_weights(weight, len(target))
+    return X, target, np.asarray(weight)
 
 
 def measure(

@@ -125,10 +125,10 @@ def sample_value(column: pd.Series, expected: tuple[type, ...] = ()) -> str:
     if not len(present):
         return "no values"
     others = [value for value in present if not isinstance(value, expected)] or [present.iloc[0]]
-    return f"values such as {show_value(next((value for value in others if not _is_number(value)), others[0]))}"
+    return f"values such as {show_value(next((value for value in others if not _is_number_text(value)), others[0]))}"
 
 
-def _is_number(value: Any) -> bool:
+def _is_number_text(value: Any) -> bool:
     """Whether a value is the text of a number, as in a column of a CSV file that holds other texts, too."""
     if not isinstance(value, str):
         return False

@@ -29,7 +29,8 @@ def labels_of(frame: pd.DataFrame, names: Sequence[str]) -> list[Any]:
     labels = {name.replace(" ", "_"): label for name, label in exact.items()} | exact
     count = Counter(map(str, frame.columns))
     if missing := [name for name in names if name not in labels]:
-        unread = [label for label in count if label not in names]  # a column that is read has its place already
+        read = {str(labels[name]) for name in names if name in labels}  # these have their place already
+        unread = [label for label in count if label not in read]
         close = {name: get_close_matches(name, unread, n=1) for name in missing[:12]}
         hints = [f"{name!r} (given: {match[0]!r})" if match else repr(name) for name, match in close.items()]
         has_whole_lines = len(count) == 1 and any(mark in next(iter(count)) for mark in ";\t|")

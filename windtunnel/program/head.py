@@ -57,8 +57,13 @@ class Head:
             return "probability"
         if self.task == "regression" and self.link == "identity":
             return "prediction"
-        logarithms = {"exp": "log of the prediction", "expm1": "log of 1 + the prediction"}
-        return ({"sigmoid": "log-odds", "logistic": "log-odds"} | logarithms).get(self.link, "raw score")
+        units = {
+            "sigmoid": "log-odds",
+            "logistic": "log-odds",
+            "exp": "log of the prediction",
+            "expm1": "log of 1 + the prediction",
+        }
+        return units.get(self.link, "raw score")
 
     @property
     def is_pairwise(self) -> bool:

@@ -25,6 +25,7 @@ from windtunnel.trainers.loop.module import DataModule
 from windtunnel.trainers.loop.trainer_options import TrainerOptions
 from windtunnel.trainers.recipe import Recipe
 from windtunnel.trainers.residual.candidates import Candidate, candidate_results, select, value_of
+from windtunnel.trainers.residual.init_scores import InitScorer
 from windtunnel.trainers.residual.installation import install_boosted, install_pipeline, install_residual
 from windtunnel.trainers.residual.validation_rows import MAX_ROWS, max_validation_rows
 from windtunnel.trainers.train_candidates import FitRun, train_candidates
@@ -119,11 +120,11 @@ def _select_as_installed(
     a candidate that is installed whole, it is rejected, and what it replaced is a candidate again.
     """
     candidates = list(candidates)
-    while (best := select(candidates, metric)).installed_part < 1 and best.pipeline is not None:
-        shrunken = replace(best, installed=_evaluate_part(net, best, recipe, data))
-        assert shrunken.installed is not None
+    while (best := select(candidates, metric)).installed_part < 1:
+        evaluation = _evaluate_part(net, best, recipe, data)
+        shrunken = replace(best, installed=evaluation)
         whole = select([each for each in candidates if each.installed_part == 1], metric)
-        if not metric.better(value_of(whole), shrunken.installed.metric):
+        if not metric.better(value_of(whole), evaluation.metric):
             return shrunken, [shrunken if each is best else each for each in candidates]
         part = f"{best.installed_part:.1%} of its change, as much as may be installed,"
         rejected = replace(shrunken, rejected=f"{part} gives a worse {metric.name} than {whole.name}")
@@ -137,7 +138,8 @@ def _evaluate_part(net: TranslatedPipeline, candidate: Candidate, recipe: Recipe
     assert pipeline is not None  # residual models have one
     metric = recipe.metric_of(pipeline.head, rules=score_rules(pipeline.program))
     loss = explain_failures(loss_for(recipe.loss, pipeline.head))
-    return evaluate(metric, loss, partial(candidate.installed_scores, net), data.valid)
+    scorer = InitScorer(net, pipeline.program.with_modules(pipeline.modules).eval())
+    return evaluate(metric, loss, partial(candidate.scores_of_part, scorer), data.valid)
 
 
 def _as_before(candidate: Candidate) -> Candidate:

@@ -53,11 +53,9 @@ class Candidate:
     installed: Evaluation | None = None  # loss and metric of ``installed_part``, where it was about to be installed
     is_replaced: bool = False  # whether it is rejected because the boosted residual takes its place
 
-    def installed_scores(self, net: TranslatedPipeline, numbers: Tensor, ids: Tensor) -> Tensor:
-        """Raw scores ``[N, K]`` of encoded rows by the pipeline with ``installed_part`` of the change of its scores."""
-        assert self.pipeline is not None  # residual models have one
-        rows, program = Batch(numbers, ids), self.pipeline.program.with_modules(self.pipeline.modules).eval()
-        of_pipeline = InitScorer(net, program).scores(numbers, ids)
+    def scores_of_part(self, pipeline: InitScorer, numbers: Tensor, ids: Tensor) -> Tensor:
+        """Scores ``[N, K]`` of encoded rows: those of the pipeline, and ``installed_part`` of what changes them."""
+        rows, of_pipeline = Batch(numbers, ids), pipeline.scores(numbers, ids)
         scores = of_pipeline if self.residual is None else of_pipeline + self.residual.scores(rows)
         if self.boosted is not None:
             scores = self.boosted.scores(rows, scores)

@@ -137,7 +137,8 @@ def fit_boosted(
     def change(part: RowPart) -> tuple[Tensor, list[float]]:
         """f(x) minus the scores, and v and w; of what has the lowest loss on a part of the validation rows."""
         changes = fitted[choices[part]].scores(part) - scores.unsqueeze(2)
-        weights = part_weights(loss, unit, *(block[split.parts[part]] for block in (scores, changes, *valid[1:])))
+        index = split.parts[part]
+        weights = part_weights(loss, unit, *(block[index] for block in (scores, changes, *valid[1:])))
         weights = weights / weights.sum().clamp_min(1.0)
         return changes @ weights, weights.tolist()
 
