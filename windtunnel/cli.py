@@ -230,6 +230,7 @@ def predict(
         others = "" if len(written) == len(rows) else "; the others were there"
         typer.echo(f"wrote {len(written)} of {len(rows)} files into {output}{others}")
         return
+    _check_folders(output)
     net = _load(model)
     predictions = predict_frame(net, read_rows_of(net, rows[0]))
     if output is None:
@@ -318,6 +319,7 @@ def export(
     ] = None,
 ) -> None:
     """Write one file that scores without windtunnel."""
+    _check_folders(path)
     _load(model).export(path, format=format)
     typer.echo(f"wrote {path}")
 

@@ -136,6 +136,8 @@ def test_calibration_without_rows(rows: pd.DataFrame) -> None:
             error,
             "calibrate= has 0 rows; give a few thousand rows, such as a sample of the training rows, or None.",
         )
+        with pytest.raises(BadInput, match="calibrate= is a tuple of 2; give raw rows alone: X, without targets"):
+            function(linear(), calibrate=(rows, Y["label"]))
 
 
 def test_calibration_rows_that_the_source_rejects(rows: pd.DataFrame) -> None:

@@ -265,6 +265,8 @@ def test_mistakes_are_one_line_on_stderr(tmp_path: Path, change: str, code: int,
         (["report", __file__], 1, "is damaged, cut short, or no windtunnel artefact"),
         (["explain", "model.windtunnel", "rows.csv", "--plot", "x.foo"], 1, "--plot x.foo: give a file that ends in"),
         (["explain", "model.windtunnel", "rows.csv", "--output", "nowhere/x.csv"], 2, "there is no folder 'nowhere'"),
+        (["predict", "model.windtunnel", "rows.csv", "--output", "nowhere/x.csv"], 2, "there is no folder 'nowhere'"),
+        (["export", "model.windtunnel", "nowhere/x.onnx"], 2, "there is no folder 'nowhere'"),
         (
             ["refresh", "m.windtunnel", "rows.csv", "--target", "y", "--output", "nowhere/x.windtunnel"],
             2,

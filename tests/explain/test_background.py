@@ -15,6 +15,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 import windtunnel
+from windtunnel.errors import BadInput
 
 
 def table() -> tuple[pd.DataFrame, np.ndarray]:
@@ -64,3 +65,12 @@ def test_a_forest_of_values_under_a_residual_model_is_exact() -> None:
     explanation = net.explain(X[:20])
     assert explanation.standard_error is None
     np.testing.assert_allclose(explanation.base + explanation.values.sum(axis=1), net.scores(X[:20]), atol=1e-5)
+
+
+def test_a_background_that_no_part_needs_is_checked() -> None:
+    X, y = table()
+    net = windtunnel.translate(LGBMRegressor(n_estimators=3, verbosity=-1).fit(X[["a", "b"]], y))
+    with pytest.raises(BadInput, match="background has 1 rows"):
+        net.explain(X[["a", "b"]][:3], X[["a", "b"]][:1])
+    with pytest.raises(BadInput, match="'b'"):
+        net.explain(X[["a", "b"]][:3], X[["a"]])

@@ -35,10 +35,9 @@ def explain(net: TranslatedPipeline, rows: Rows, background: Rows | None = None,
     encoded = net.encode(rows)  # steps on the host learn the names of their columns here
     if encoded.ids.shape[0] == 0:
         raise BadInput("got 0 rows; at least 1 is needed to explain.")
-    raw = RawColumns.of(net)
+    raw, compared = RawColumns.of(net), None if background is None else _background_rows(net, background)
     pipeline, boosted, residual = _parts(net, raw)
-    rows_to_compare = partial(_background, net, encoded, background)
-    of_columns = pipeline.contributions(encoded, rows_to_compare, samples)
+    of_columns = pipeline.contributions(encoded, partial(_background, net, encoded, compared), samples)
     if boosted is not None:
         of_columns = of_columns.times(boosted.weight)
     terms: list[tuple[int, ...]] = [(column,) for column in range(len(raw.names))]
@@ -83,21 +82,30 @@ def _summands(net: TranslatedPipeline, slot: int) -> tuple[int, list[int]]:
     return places[0][0], [column for _, column in places[: len(places) // 2]]
 
 
-def _background(net: TranslatedPipeline, rows: Batch, background: Rows | None) -> Background:
+def _background_rows(net: TranslatedPipeline, background: Rows) -> Background:
+    """The rows that were given to compare with, encoded, whether the parts of the model need them or not."""
+    batch = net.encode(background)
+    if len(batch.ids) < 2:
+        raise BadInput(f"background has {len(batch.ids)} rows; give at least 2, such as a hundred training rows")
+    return Background(batch, f"{len(batch.ids):,} background rows")
+
+
+def _background(net: TranslatedPipeline, rows: Batch, background: Background | None) -> Background:
     """The rows that contributions are measured against: those given, else drawn from the profile, else the explained.
 
     Drawn rows have the frequencies of the training rows in each column, and independent columns.
     """
-    drawn = None if background is not None or net.profile is None else net.profile.background(net.encoder)
+    if background is not None:
+        return background
+    drawn = None if net.profile is None else net.profile.background(net.encoder)
     if drawn is not None:
         return Background(drawn, f"{len(drawn.ids):,} rows drawn column by column from the profile of training rows")
-    batch = rows if background is None else net.encode(background)
-    if len(batch.ids) < 2:
+    if len(rows.ids) < 2:
         raise BadInput(
-            f"{len(batch.ids)} rows to compare with; this model is explained against at least 2: give background=, "
-            "such as a hundred training rows. A translation that fit or calibrate= has shown training rows needs none."
+            "one row has no others to compare it with, which this model needs: give background=, such as a hundred "
+            "training rows. A translation that fit or calibrate= has shown training rows needs none."
         )
-    return Background(batch, f"{len(batch.ids):,} background rows")
+    return Background(rows, f"{len(rows.ids):,} background rows")
 
 
 def _join(

@@ -51,7 +51,9 @@ def check_options(
 
 
 def check_calibration_rows(calibrate: Rows | None) -> None:
-    """Raise ``BadInput`` for calibration rows of which there are none."""
+    """Raise ``BadInput`` for calibration rows of which there are none, and for rows with targets."""
+    if isinstance(calibrate, tuple):
+        raise BadInput(f"calibrate= is a tuple of {len(calibrate)}; give raw rows alone: X, without targets")
     if calibrate is not None and count_rows(calibrate) == 0:
         raise BadInput(
             "calibrate= has 0 rows; give a few thousand rows, such as a sample of the training rows, or None."

@@ -33,7 +33,7 @@ def fit(
     accelerator: str = "auto",
     devices: Any = 1,
     precision: Any = None,
-    callbacks: Callback | Sequence[Callback] = (),
+    callbacks: Callback | Sequence[Callback] | None = None,
     logger: Logger | Sequence[Logger] | bool | None = None,
     trainer: Trainer | None = None,
     progress: bool = True,
@@ -104,7 +104,7 @@ def fit(
     from windtunnel.trainers.loop.checkpoints import CheckpointOptions
     from windtunnel.trainers.loop.trainer_options import TrainerOptions
 
-    callback_list = callbacks if isinstance(callbacks, Sequence) else [callbacks]
+    callback_list = () if callbacks is None else callbacks if isinstance(callbacks, list | tuple) else (callbacks,)
     lightning = TrainerOptions(accelerator, devices, precision, callback_list, log_dir, logger, trainer, progress)
     lightning.check(options)
     directory, resumed = (None if path is None else Path(path) for path in (checkpoint_dir, resume_from))

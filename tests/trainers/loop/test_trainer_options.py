@@ -35,6 +35,12 @@ def test_an_early_stop_of_a_callback() -> None:
     assert len(finetune(SmallNet(TASKS["binary"]), rows(), callbacks=[Stop()], **QUICK).epochs) == 2
 
 
+@pytest.mark.parametrize("callbacks", ["early", [print]])
+def test_what_is_no_callback(callbacks: object) -> None:
+    with pytest.raises(InvalidOption, match="callbacks= has .*; give callbacks of Lightning"):
+        finetune(SmallNet(TASKS["binary"]), rows(), callbacks=callbacks)
+
+
 def test_precisions_that_would_round_the_net() -> None:
     with pytest.raises(InvalidOption, match="precision='bf16-true' would round"):
         finetune(SmallNet(TASKS["binary"]), rows(), precision="bf16-true", **QUICK)

@@ -41,10 +41,15 @@ class TrainerOptions:
         return planned_processes(self.accelerator, self.devices) if self.trainer is None else self.trainer.world_size
 
     def check(self, overrides: Mapping[str, Any]) -> None:
-        """Reject a Trainer that comes with options of its own, or does not validate on all rows after each epoch.
+        """Reject what is no callback, and a Trainer that has options beside it or does not validate after each epoch.
 
         ``overrides`` are the options of the caller; those in ``TRAINER_SETS`` are a Trainer's.
         """
+        if others := [each for each in self.callbacks if not hasattr(each, "on_train_start")]:
+            raise InvalidOption(
+                f"callbacks= has {others[0]!r}; give callbacks of Lightning, such as "
+                "pytorch_lightning.callbacks.EarlyStopping(...)"
+            )
         if (trainer := self.trainer) is None:
             check_devices(self.devices)
             return
