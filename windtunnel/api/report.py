@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import io
-import json
 import math
 import platform
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from html import escape
 from importlib.metadata import version
 from typing import Any, Literal
 
+from pydantic_core import from_json, to_json
 from rich import box
 from rich.console import Console
 from rich.table import Table
@@ -105,18 +105,19 @@ class Report:
 
         A number that is not finite, as the AUROC of rows of one class, is None.
         """
-        report = {
-            "facts": [list(fact) for fact in self.facts],
-            "steps": [asdict(row) for row in self.rows],
-            "unit": self.unit,
-            "history": None if self.history is None else asdict(self.history),
-            "test_scores": self.test_scores,
-        }
-        return {name: _none_for_non_finite(value) for name, value in report.items()}
+        values: dict[str, Any] = from_json(self.to_json())
+        return values
 
     def to_json(self) -> str:
-        """The report as JSON text."""
-        return json.dumps(self.to_dict(), indent=2, allow_nan=False)
+        """The report as JSON text; see ``to_dict``."""
+        report = {
+            "facts": self.facts,
+            "steps": self.rows,
+            "unit": self.unit,
+            "history": self.history,
+            "test_scores": self.test_scores,
+        }
+        return to_json(report, indent=2, inf_nan_mode="null").decode()
 
     def __repr__(self) -> str:
         return str(self)
@@ -263,12 +264,3 @@ def _distances(pairs: list[tuple[Tensor, Tensor]]) -> tuple[float, float]:
 def _cells(row: Row) -> Sequence[str]:
     drift = "-" if row.drift is None else f"{row.drift:.3g}" + " from 0" * bool(row.from_zero and row.drift)
     return (row.step, row.source, row.became, f"{row.parameters:,}", f"{row.trainable:,}", drift)
-
-
-def _none_for_non_finite(value: Any) -> Any:
-    """A nested value with None for NaN and infinities, which JSON has no numbers for."""
-    if isinstance(value, Mapping):
-        return {key: _none_for_non_finite(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_none_for_non_finite(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value

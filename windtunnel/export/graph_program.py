@@ -104,7 +104,6 @@ def facts(net: TranslatedPipeline, outputs: list[str]) -> dict[str, Any]:
     """The facts of a file that a server needs, as JSON values."""
     numbers, strings = (names(net.encoder, columns) for columns in raw_columns(net.encoder))
     return {
-        "layout": 1,
         "torch": torch.__version__,
         "number_columns": numbers,
         "string_columns": strings,

@@ -113,8 +113,7 @@ TEXT_LISTS = ("number_columns", "string_columns", "none_columns", "told_by_text"
 
 
 def _check_facts(facts: dict[str, Any]) -> None:
-    lists = {"none_columns": [], "told_by_text": [], **facts}
-    wrong = [name for name in TEXT_LISTS if not isinstance(lists[name], list) or {*map(type, lists[name])} - {str}]
+    wrong = [name for name in TEXT_LISTS if not isinstance(facts[name], list) or {*map(type, facts[name])} - {str}]
     if wrong or not isinstance(facts["task"], str) or not isinstance(facts.get("rows_at_once", 0), int):
         raise TypeError(f"the metadata has no proper {', '.join(wrong) or 'task or rows_at_once'}")
 
@@ -137,8 +136,8 @@ class Model:
         self.number_columns: list[str] = facts["number_columns"]
         self.string_columns: list[str] = facts["string_columns"]
         self.classes: list[str] = facts["classes"]
-        self._none_columns: list[str] = facts.get("none_columns", [])
-        self._told_by_text: list[str] = facts.get("told_by_text", [])
+        self._none_columns: list[str] = facts["none_columns"]
+        self._told_by_text: list[str] = facts["told_by_text"]
 
     def scores(self, rows: Rows) -> Any:
         """Raw scores ``[B, K]``, or the columns of a transformer."""
@@ -422,7 +421,7 @@ def _load_torchscript(path: Path) -> Model:
         "format": "torchscript",
         "number_columns": list(program.number_columns()),
         "string_columns": list(program.string_columns()),
-        "none_columns": list(program.none_columns()) if hasattr(program, "none_columns") else [],
+        "none_columns": list(program.none_columns()),
         "told_by_text": _told_by_text(program),
         "classes": list(program.classes()),
         "outputs": outputs,
