@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import log_loss
 
 import windtunnel
 from windtunnel.errors import BadInput
@@ -38,3 +39,18 @@ def test_joint_training_after_a_fit_that_froze_the_steps() -> None:
     with pytest.raises(BadInput, match="an earlier fit replaced its steps .* Translate the source again"):
         net.fit((X, y), joint=True, progress=False, accelerator="cpu")
     np.testing.assert_array_equal(net.predict_proba(X), before)
+
+
+@pytest.mark.filterwarnings("ignore:fit reads the train loader anew")
+def test_training_that_gains_less_leaves_an_earlier_residual_model_as_it_was() -> None:
+    random = np.random.default_rng(0)
+    X = random.normal(size=(1500, 3)).round(1)
+    y = X[:, 0] + np.where(np.arange(1500) < 750, 1, -1) * X[:, 1] + random.normal(size=1500) > 0
+    net = windtunnel.translate(LogisticRegression().fit(X[:750], y[:750])).refresh((X[750:], y[750:]))
+    assert net.history is not None and net.history.changed
+    before, batches = net.predict_proba(X), [(X[k::10], y[k::10]) for k in range(10)]
+    net.fit(batches, loader_memory=0, epochs=1, learning_rate=1e-2, metric="log_loss", progress=False)
+    assert not net.history.changed
+    np.testing.assert_array_equal(net.predict_proba(X), before)
+    assert net.history.best == pytest.approx(log_loss(y, before))
+    assert net.history.start_loss == pytest.approx(log_loss(y, before))

@@ -174,10 +174,10 @@ class Report:
         """Metrics before fit and of what it kept, on validation and on test rows; empty without both."""
         rows: list[tuple[str, str, float | None, float]] = []
         if self.history is not None and self.history.candidates:
-            before, kept = self.history.candidates[0], self.history.kept
+            before, kept = self.history.start_loss, self.history.kept
             rows.append((self.history.validated_on, self.history.metric, self.history.start, self.history.best))
-            if kept is not None and before.loss is not None and kept.loss is not None:
-                rows.append((self.history.validated_on, "loss", before.loss, kept.loss))
+            if kept is not None and before is not None and kept.loss is not None:
+                rows.append((self.history.validated_on, "loss", before, kept.loss))
         source = self.test_scores.get("source pipeline", {})
         rows += [
             ("test rows", metric, source.get(metric), value)

@@ -73,9 +73,9 @@ def _history_facts(history: History, unit: str) -> Facts:
     candidates = [result.text(history.metric) for result in history.candidates]
     facts = [("fine-tuned", history.summary), *(("candidate", text) for text in candidates)]
     if history.refresh is not None:
-        refresh, kept = history.refresh, history.kept
+        refresh = history.refresh
         replayed = f" and {refresh.old_rows:,} old rows" if refresh.old_rows else ""
-        result = "nothing changed" if kept is None or kept.name == "translation" else f"kept: {kept.name}"
+        result = f"kept: {history.kept.name}" if history.changed and history.kept else "nothing changed"
         facts = [
             ("refreshed", f"with {refresh.new_rows:,} new rows{replayed} in {history.seconds:.1f} s; {result}"),
             *(("before, after", change.text(history.metric)) for change in refresh.changes),

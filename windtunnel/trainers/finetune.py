@@ -53,7 +53,7 @@ def finetune(
     is. ``train_candidates`` says which models are candidates.
     """
     _check_source(net, recipe)
-    began, softening_pending = time.perf_counter(), net.softening_pending
+    began = time.perf_counter()
 
     # Rows. A custom training loop may have trained soft steps, which have no exact form any more.
     net.drop_trained_exact_modules()
@@ -70,7 +70,7 @@ def finetune(
         best, candidates = _select_as_installed(net, trained.candidates, metric, recipe, data)
 
     # Installation.
-    if best is trained.unchanged:
+    if best.restores_program:
         net.replace_program(program, origins=origins, head=head)
     _install(net, best)
     if data.encoded_rows is not None:
@@ -80,7 +80,8 @@ def finetune(
         epochs=training.epochs,
         metric=metric.name,
         greater_is_better=metric.greater_is_better,
-        start=value_of(trained.untrained or _initial_candidate(candidates, softening_pending)),
+        start=value_of(trained.initial),
+        start_loss=trained.initial.loss,
         best=value_of(best) if best.installed is None else best.installed.metric,
         best_epoch=best.epoch or 0,
         validated_on=data.validated_on,
@@ -103,12 +104,6 @@ def _validation_rows(net: TranslatedPipeline, data: DataModule) -> Any:
     if data.valid.rows is None:
         return None
     return data.valid.collect(max_validation_rows(net))
-
-
-def _initial_candidate(candidates: list[Candidate], softened: bool) -> Candidate:
-    """The model before the fit: the translation, or the exact source pipeline if this fit made its trees soft."""
-    exact = [candidate for candidate in candidates if candidate.pipeline and candidate.pipeline.softening]
-    return exact[0] if softened and exact else candidates[0]
 
 
 def _select_as_installed(

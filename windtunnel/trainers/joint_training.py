@@ -1,9 +1,10 @@
-"""Training of the translation itself: its checks, its candidates."""
+"""Training of the translation itself: its checks, what comes out of it, the test of that."""
 
 from __future__ import annotations
 
 from copy import deepcopy
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Self
 
 from windtunnel.errors import BadInput
 from windtunnel.objectives.losses import loss_for
@@ -24,6 +25,39 @@ from windtunnel.trainers.residual.validation_rows import MAX_ROWS, Items, max_va
 
 JOINT = "joint training"
 """The name of the candidate."""
+
+
+@dataclass(frozen=True)
+class TrainedTranslation:
+    """The translation before and after its training, with the metric and the epochs."""
+
+    metric: Metric
+    training: TrainingResult
+    untrained: Candidate  # epoch 0, its trees soft
+    source: Candidate | None  # the source pipeline with exact trees; None where nothing is soft
+    tuned: Candidate | None  # that of the best epoch, rejected if this is epoch 0; None where no epoch was trained
+    softened: bool  # whether this fit made the trees soft
+
+    @classmethod
+    def of(cls, metric: Metric, training: TrainingResult, source: Candidate | None, *, softened: bool) -> Self:
+        """The candidates of a training."""
+        epoch_0, tuned = training.epochs[0], None
+        if training.best_epoch:
+            tuned = Candidate(JOINT, training.best_metric, training.best_loss, training.best_epoch)
+        elif len(training.epochs) > 1:
+            tuned = Candidate(JOINT, None, rejected=f"no epoch improves {metric.name}")
+        untrained = Candidate("translation", epoch_0.metric, epoch_0.val_loss, epoch=0)
+        return cls(metric, training, untrained, source, tuned, softened)
+
+    @property
+    def initial(self) -> Candidate:
+        """The model before the fit."""
+        return self.source if self.softened and self.source is not None else self.untrained
+
+    @property
+    def candidates(self) -> list[Candidate]:
+        """All of them, the simplest first."""
+        return [each for each in (self.untrained, self.source, self.tuned) if each is not None]
 
 
 def is_trainable(net: TranslatedPipeline) -> bool:
@@ -90,16 +124,3 @@ def compare_with_source(
     if metric.method is not None:
         return compare_losses(loss, split.shuffled, before, after, *validation[1:])
     return compare_scores(metric, loss, split, before, after, *validation[1:])
-
-
-def joint_candidates(training: TrainingResult, source: Candidate | None, metric: Metric) -> list[Candidate]:
-    """The translation as it is, the source pipeline, and the translation of the best epoch."""
-    epoch_0 = training.epochs[0]
-    candidates = [Candidate("translation", epoch_0.metric, epoch_0.val_loss, epoch=0)]
-    if source is not None:
-        candidates.append(source)
-    if training.best_epoch:
-        candidates.append(Candidate(JOINT, training.best_metric, training.best_loss, training.best_epoch))
-    elif len(training.epochs) > 1:
-        candidates.append(Candidate(JOINT, None, rejected=f"no epoch improves {metric.name}"))
-    return candidates

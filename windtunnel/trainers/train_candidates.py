@@ -17,10 +17,10 @@ from windtunnel.progress import announce
 from windtunnel.trainers.float32_sums import float32_sums
 from windtunnel.trainers.joint_training import (
     JOINT,
+    TrainedTranslation,
     check_trainable,
     compare_with_source,
     is_trainable,
-    joint_candidates,
     prepare_joint_training,
     source_candidate,
 )
@@ -51,17 +51,12 @@ class FitRun:
 
 @dataclass(frozen=True)
 class TrainedCandidates:
-    """The candidates, the source or the translation first, with their metric and the epochs of the training.
-
-    ``unchanged`` is a candidate whose program is that before the fit: the one with the residual models of an earlier
-    fit, or a translation without trees, which training has changed.
-    """
+    """The candidates, the source or the translation first, with their metric and the epochs of the training."""
 
     metric: Metric
     training: TrainingResult
     candidates: list[Candidate]
-    unchanged: Candidate | None = None
-    untrained: Candidate | None = None  # soft trees before their training, where the caller made them soft
+    initial: Candidate  # the model before the fit; not a candidate where training has changed its soft trees
 
 
 def train_candidates(run: FitRun) -> TrainedCandidates:
@@ -77,13 +72,15 @@ def train_candidates(run: FitRun) -> TrainedCandidates:
     """
     net = run.net
     earlier = _evaluate_and_remove_residuals(net, run.data, run.recipe) if run.recipe.residual else None
-    program, trained = net.program, _train_by_recipe(run)
     if earlier is None:
-        return trained
+        return _train_by_recipe(run)
+    program = net.program
+    net.replace_program(deepcopy(program))  # training would change modules that the earlier model has too
+    trained = _train_by_recipe(run)
     source, *others = trained.candidates
     pipeline = source.pipeline or PipelineState(program, {}, net.head)
     source = replace(source, name="source pipeline", pipeline=pipeline)
-    return replace(trained, candidates=[earlier, source, *others], unchanged=earlier)
+    return replace(trained, candidates=[earlier, source, *others], initial=earlier)
 
 
 def _evaluate_and_remove_residuals(net: TranslatedPipeline, data: DataModule, recipe: Recipe) -> Candidate | None:
@@ -93,7 +90,7 @@ def _evaluate_and_remove_residuals(net: TranslatedPipeline, data: DataModule, re
         return None
     loss, value = evaluate_program(net, net.program, recipe, data.valid)
     net.replace_program(pipeline, origins=net.origins[: len(pipeline.steps)])
-    return Candidate("translation", value, loss)
+    return Candidate("translation", value, loss, restores_program=True)
 
 
 def _train_by_recipe(run: FitRun) -> TrainedCandidates:
@@ -107,7 +104,7 @@ def _train_by_recipe(run: FitRun) -> TrainedCandidates:
         return _train_both(run)
     cannot_test = run.data.validates_on_training_rows and is_trainable(net)
     if not recipe.residual or cannot_test:
-        return _train_translation(run)
+        return _train_untested_translation(run)
     trained = _train_residual(run)
     if trained is not None:
         return trained
@@ -121,8 +118,9 @@ def _without_training(run: FitRun) -> TrainedCandidates:
     check_initial_value(metric.name, value)
     epoch_0 = Epoch(0, None, loss, value, 0.0, time.perf_counter() - began)
     result = TrainingResult([epoch_0], 0, value, stopped=f"before it began: {why_no_residual(run.data)}")
+    translation = Candidate("translation", value, loss, epoch=0)
     source = source_candidate(run.net, run.data, run.recipe) if run.net.exact_modules else None
-    return TrainedCandidates(metric, result, joint_candidates(result, source, metric))
+    return TrainedCandidates(metric, result, [translation, *([] if source is None else [source])], translation)
 
 
 def _train_residual(run: FitRun) -> TrainedCandidates | None:
@@ -136,18 +134,25 @@ def _train_residual(run: FitRun) -> TrainedCandidates | None:
     candidates = residual_candidates(net, data, setup, trained, recipe)
     if result.error is None:
         candidates = add_boosted(net, setup, candidates, recipe, metric)
-    return TrainedCandidates(metric, result, candidates)
+    return TrainedCandidates(metric, result, candidates, initial=candidates[0])
 
 
-def _train_translation(run: FitRun) -> TrainedCandidates:
+def _train_translation(run: FitRun) -> TrainedTranslation:
     """Train the translation itself, its trees made soft."""
     net, data = run.net, run.data.batched(run.joint_recipe)
+    softened = net.softening_pending
     source = source_candidate(net, data, run.joint_recipe)
     prepare_joint_training(net, _calibration_rows(net, data, run.lightning.processes))
     metric = run.joint_recipe.metric_for(net)
     with float32_sums(net.program):
         result = train_module(net, data, run.joint_recipe, run.lightning, run.checkpoints)
-    return TrainedCandidates(metric, result, joint_candidates(result, source, metric))
+    return TrainedTranslation.of(metric, result, source, softened=softened)
+
+
+def _train_untested_translation(run: FitRun) -> TrainedCandidates:
+    """Train the translation itself; it is kept if its metric is the best."""
+    trained = _train_translation(run)
+    return TrainedCandidates(trained.metric, trained.training, trained.candidates, trained.initial)
 
 
 def _train_tested_translation(run: FitRun) -> TrainedCandidates:
@@ -156,17 +161,15 @@ def _train_tested_translation(run: FitRun) -> TrainedCandidates:
     There is no such test where training rows validate.
     """
     if run.data.validates_on_training_rows:
-        return _train_translation(run)
+        return _train_untested_translation(run)
     net = run.net
     source = _source(net)
     net.replace_program(deepcopy(net.program))
     trained = _train_translation(run)
-    untrained, *others = trained.candidates
-    candidates = [each for each in others if each.pipeline is not None]  # the source, if its exact trees became soft
-    if candidates:
-        candidates += _joint_candidate(run, source, trained)
-        return replace(trained, candidates=candidates, untrained=untrained if source.modules else None)
-    return replace(trained, candidates=[untrained, *_joint_candidate(run, source, trained)], unchanged=untrained)
+    before = trained.source or replace(trained.untrained, restores_program=True)
+    tuned = _tested_translation(run, source, trained)
+    candidates = [before, *([] if tuned is None else [tuned])]
+    return TrainedCandidates(trained.metric, trained.training, candidates, trained.initial)
 
 
 def _source(net: TranslatedPipeline) -> PipelineState:
@@ -174,15 +177,13 @@ def _source(net: TranslatedPipeline) -> PipelineState:
     return PipelineState(net.program, dict(net.exact_modules), net.head, net.softening, net.calibration)
 
 
-def _joint_candidate(run: FitRun, source: PipelineState, trained: TrainedCandidates) -> list[Candidate]:
-    """The candidate of joint training, with its test against the source; empty if no epoch was trained."""
-    tuned = trained.candidates[-1]
-    if tuned.name != JOINT:
-        return []
-    if tuned.rejected:
-        return [tuned]
+def _tested_translation(run: FitRun, source: PipelineState, trained: TrainedTranslation) -> Candidate | None:
+    """The trained translation, with its test against the source; None if no epoch was trained."""
+    tuned = trained.tuned
+    if tuned is None or tuned.rejected:
+        return tuned
     test = compare_with_source(run.net, source, run.data, run.recipe)
-    return [replace(tuned, test=test, rejected="" if run.recipe.select == "best_epoch" else test.reason)]
+    return replace(tuned, test=test, rejected="" if run.recipe.select == "best_epoch" else test.reason)
 
 
 def _train_both(run: FitRun) -> TrainedCandidates:
@@ -212,13 +213,14 @@ def _train_both(run: FitRun) -> TrainedCandidates:
 
     net.replace_program(deepcopy(net.program))
     trained = _train_translation(run)
-    for tuned in _joint_candidate(run, source, trained):
+    tuned = _tested_translation(run, source, trained)
+    if tuned is not None:
         candidates.append(tuned)
         if not tuned.rejected and trained.training.error is None:
             on_tuned = _train_residual(residual_run)
             further = [] if on_tuned is None else on_tuned.candidates[1:]
             candidates += [replace(each, name=f"{JOINT} + {each.name}", epoch=tuned.epoch) for each in further]
-    return replace(trained, candidates=candidates, untrained=untrained if source.modules else None)
+    return TrainedCandidates(trained.metric, trained.training, candidates, untrained)
 
 
 def _calibration_rows(net: TranslatedPipeline, data: DataModule, processes: int) -> CalibrationRows | None:

@@ -11,6 +11,8 @@ NEEDS_MORE_ROWS = "More validation rows would help"
 """Stands in the reason why a candidate was rejected that gained less than the test asks for."""
 HARMS_OLD_ROWS = "the loss of old rows is higher by more than one standard error"
 """The reason why a refresh was rejected that would have gained on the new rows."""
+UNCHANGED = ("translation", "source pipeline")
+"""Candidates that this fit or refresh has not trained."""
 AT_LIMIT = "at the limit of"
 """How ``FitRecord.stopped`` begins where the training reached its number of epochs or steps."""
 
@@ -116,11 +118,17 @@ class FitRecord:
     terms: list[TermSummary] = field(default_factory=list)  # the strongest terms of the residual model
     calibration: Calibration | None = None  # None unless rows in memory validated probabilities of classes
     refresh: RefreshDetails | None = None  # None for a fit
+    start_loss: float | None = None
 
     @property
     def kept(self) -> CandidateResult | None:
         """The candidate that fit installed; None in files of older versions, which have no candidates."""
         return next((candidate for candidate in self.candidates if candidate.kept), None)
+
+    @property
+    def changed(self) -> bool:
+        """Whether what was installed was trained by this fit or refresh."""
+        return self.kept is not None and self.kept.name not in UNCHANGED
 
     @property
     def summary(self) -> str:

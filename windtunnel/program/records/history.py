@@ -44,6 +44,8 @@ class History(FitRecord):
         The rule for the best epoch, such as "the best auroc".
     stopped : str
         How training ended, such as "early: 3 epochs without a better one (patience=3)".
+    start_loss : float or None
+        Loss of the translation before, on the same rows as ``start``; None in files of older versions.
     """
 
     def __repr__(self) -> str:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from windtunnel.program.records.fit_record import AT_LIMIT, HARMS_OLD_ROWS, NEEDS_MORE_ROWS, FitRecord
 from windtunnel.program.records.refresh_details import LARGE, RefreshDetails
 
-UNCHANGED = ("translation", "source pipeline")
-"""Candidates that this fit has not trained."""
 DRIFTING = 8
 """Columns that a note on drift names."""
 
@@ -48,21 +46,20 @@ def history_notes(record: FitRecord) -> list[str]:
 
 def _refresh_notes(record: FitRecord, refresh: RefreshDetails) -> list[str]:
     """The notes of a refresh."""
-    kept = record.kept is not None and record.kept.name != "translation"
-    changes = [f"{'Refresh' if kept else 'No change'}: {row.text(record.metric)}." for row in refresh.changes]
+    changes = [f"{'Refresh' if record.changed else 'No change'}: {row.text(record.metric)}." for row in refresh.changes]
     notes = [*changes, "Of the attempts that were not rejected, the one with the lowest validation loss is kept."]
     notes.append("Loss a ± b: change of the mean loss per validation row and its standard error.")
     notes.append("Anchor n: each old value counts as much as n more rows.")
-    if kept and record.validated_on == "held-out rows":
+    if record.changed and record.validated_on == "held-out rows":
         unless = ", unless this raised the loss of the old rows" if refresh.old_rows else ""
         notes.append(f"After these numbers were taken, the held-out rows took part in a last fit{unless}.")
     notes.append(f"Drift of the inputs: {refresh.drift_text(DRIFTING)}.")
-    return [*notes, _refresh_advice(record, refresh, kept=kept)]
+    return [*notes, _refresh_advice(record, refresh)]
 
 
-def _refresh_advice(record: FitRecord, refresh: RefreshDetails, *, kept: bool) -> str:
+def _refresh_advice(record: FitRecord, refresh: RefreshDetails) -> str:
     advice = []
-    if kept:
+    if record.changed:
         advice.append(
             f"Next: measure {record.metric} on later rows. {record.best:.6f} is optimistic, as these rows chose the "
             "attempt."
@@ -80,10 +77,9 @@ def _refresh_advice(record: FitRecord, refresh: RefreshDetails, *, kept: bool) -
 
 
 def _advice(record: FitRecord) -> str:
-    kept = record.kept
     if record.validated_on == "training rows":
         return f"Next: give validation rows; on training rows {record.metric} says little about new rows."
-    if kept is not None and kept.name not in UNCHANGED:
+    if record.changed:
         if record.best_epoch and record.best_epoch == len(record.epochs) - 1 and record.stopped.startswith(AT_LIMIT):
             more = f"epochs={2 * record.best_epoch}"
             if record.stopped.endswith("steps"):

@@ -135,6 +135,7 @@ def update(
         metric=scoring.metric.name,
         greater_is_better=scoring.metric.greater_is_better,
         start=float(before.metric or 0.0),
+        start_loss=before.loss,
         best=float(best.metric or 0.0),
         best_epoch=0,
         validated_on=validated_on,

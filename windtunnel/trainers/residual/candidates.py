@@ -45,6 +45,7 @@ class Candidate:
     test: SignificanceTest | None = None
     rejected: str = ""  # why it cannot be selected; empty where it can
     pipeline: PipelineState | None = None  # None leaves the program as it is
+    restores_program: bool = False  # whether its program is that before the fit, which the fit has replaced
     residual: InstallableResidual | None = None
     boosted: BoostedResidual | None = None
     installed_part: float = 1.0  # the factor with which the residual models' change of the scores is installed
