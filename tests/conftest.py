@@ -9,13 +9,13 @@ import pytest
 CASE_TABLE = ("test_translate", "test_backends", "test_export_modules", "test_torchscript", "test_gradients")
 """Files that compile large parts of the case table; one worker runs them all, so each pipeline is fitted once."""
 SLOW_FILES = (
-    "test_export_formats", "test_rejected_rows", "test_sweep", "test_storage", "test_compiled_fit",
-    "test_train_step_benchmark", "test_streaming", "test_strategies",
-    "test_catboost_categories", "test_paper", "test_wrappers", "test_residual_model", "test_crossfit",
-    "test_passes", "test_dropped_columns", "test_accuracy_benchmark", "test_readme", "test_soft_kernel",
-    "test_distributed", "test_resume", "test_finetune", "test_factorization_machine", "test_fuzz",
+    "test_readme", "test_export_formats", "test_residual_model", "test_score_methods", "test_boosted_residual",
+    "test_wrappers", "test_soft_kernel", "test_crossfit", "test_returned_model", "test_joint_and_residual",
+    "test_fuzz_files", "test_few_rows", "test_storage", "test_distributed", "test_fuzz", "test_rejected_rows",
+    "test_accuracy_benchmark", "test_resume", "test_streaming", "test_tree_block_weights", "test_strategies",
+    "test_shrinkage", "test_metrics", "test_catboost_categories", "test_onnx_types",
 )  # fmt: skip
-"""Other files of ten seconds and more, slowest first."""
+"""The slowest of the other files, slowest first."""
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -129,6 +129,8 @@ def test_groups_stay_together_and_time_comes_in_blocks() -> None:
         ({"folds": 1}, "folds=1 must be"),
         ({"groups": [1], "time": [1]}, "inconsistent numbers"),
         ({"groups": np.zeros(60), "time": np.zeros(60)}, "both given"),
+        ({"groups": "city"}, "groups='city' is a text; give a value per row"),
+        ({"time": np.append(np.zeros(59), np.nan)}, "time= has 1 missing values"),
     ],
 )
 def test_folds_that_cannot_be_made(options: dict[str, Any], why: str) -> None:

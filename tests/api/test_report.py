@@ -136,10 +136,11 @@ def test_the_report_compares_with_the_source_on_test_rows() -> None:
     [
         (frame(), r"test= is a DataFrame; give \(X, y\) or \(X, y, weight\)"),
         ((frame(),), r"test= is a tuple"),
+        ((frame(), [0]), "y has 1 values for"),
         ((frame(), ["maybe"] * len(frame())), "maybe"),
         ((frame(), ["yes"] * len(frame()), -np.ones(len(frame()))), "weights are negative"),
     ],
-    ids=["rows alone", "rows in a tuple", "other labels", "negative weights"],
+    ids=["rows alone", "rows in a tuple", "too few targets", "other labels", "negative weights"],
 )
 def test_test_rows_are_checked_as_those_of_fit(test: Any, message: str) -> None:
     with pytest.raises(windtunnel.BadInput, match=message):

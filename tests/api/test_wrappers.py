@@ -66,7 +66,8 @@ def test_a_search_takes_whole_recipes():
 
 def test_the_fraction_and_the_seed_of_a_recipe_apply():
     X, y = load_breast_cancer(return_X_y=True)
-    estimator = WindTunnelClassifier(LogisticRegression(max_iter=5000), recipe=Recipe(validation_fraction=0.5, seed=9))
+    recipe = Recipe(validation_fraction=0.5, seed=9, residual=False, epochs=1)
+    estimator = WindTunnelClassifier(LogisticRegression(max_iter=5000), recipe=recipe)
     assert estimator.fit(X, y).history_.validation_rows == pytest.approx(len(y) / 2, abs=1)
     estimator.set_params(recipe__validation_fraction=0.2)
     assert estimator.fit(X, y).history_.validation_rows == pytest.approx(len(y) / 5, abs=1)

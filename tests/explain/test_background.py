@@ -74,3 +74,11 @@ def test_a_background_that_no_part_needs_is_checked() -> None:
         net.explain(X[["a", "b"]][:3], X[["a", "b"]][:1])
     with pytest.raises(BadInput, match="'b'"):
         net.explain(X[["a", "b"]][:3], X[["a"]])
+
+
+def test_rows_that_predict_rejects_are_not_explained() -> None:
+    X, y = (table()[0][["a", "b"]], table()[1])
+    net = windtunnel.translate(make_pipeline(StandardScaler(), PCA(2), LGBMRegressor(verbosity=-1)).fit(X, y))
+    for rows, background in ((X[:2] * np.nan, None), (X[:2], X[:9] * np.nan)):
+        with pytest.raises(BadInput, match="'a'"):
+            net.explain(rows, background)

@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from windtunnel.api.compile import compile
 from windtunnel.api.translation import Translation
-from windtunnel.errors import InvalidOption, UnsupportedEstimator
+from windtunnel.encode.rows import count_rows
+from windtunnel.errors import BadInput, InvalidOption, UnsupportedEstimator
 from windtunnel.serving.cascade.cascade import Cascade
 from windtunnel.serving.cascade.groups import GroupedPipeline
 from windtunnel.serving.cascade.selection import efficient_groups
@@ -91,9 +92,12 @@ def cascade(
     Kraft et al., Willump: a statistically-aware end-to-end optimizer for machine learning inference, MLSys 2020.
     """
     _check_options(metric, accuracy_loss, gamma)
+    _check_rows(train=train, valid=valid)
+    if isinstance(pipeline, Translation):
+        raise UnsupportedEstimator("cascade takes the fitted pipeline; give the translation of it as net=")
+    full, (rows, target) = compile(pipeline) if net is None else net, valid
     grouped = GroupedPipeline.of(pipeline)
-    inputs, (rows, target) = grouped.inputs(train[0]), valid
-    full = compile(pipeline) if net is None else net
+    inputs = grouped.inputs(train[0])
     if full.program.needs_all_rows():
         raise UnsupportedEstimator(
             "the score of a row depends on the other rows of a call, and a full model of a cascade gets only some of "
@@ -101,6 +105,10 @@ def cascade(
         )
     if isinstance(full.head.classes, np.ndarray):
         full.head.encode_target(target)  # rejects labels that are none of the classes
+        if len(np.unique(train[1])) < 2:
+            raise BadInput("the targets of train are all of one class, so that there is no small model to fit")
+        if metric == "auc" and len(np.unique(target)) < 2:
+            raise BadInput("the targets of valid are all of one class, of which there is no AUC; give other rows")
     groups = feature_groups(grouped, rows, target, cost or {}, seed, compile)
     full_probabilities = _probabilities(full, rows, metric)
     gammas = GAMMAS if full_probabilities is not None else (GAMMA_OF_FILTERS,)
@@ -122,6 +130,17 @@ def cascade(
         )
     best = min(candidates.values(), key=lambda candidate: (candidate.expected_cost, len(candidate.efficient)))
     return best.timed(rows, cost or {})
+
+
+def _check_rows(**parts: Any) -> None:
+    """Raise ``BadInput`` for anything but rows and as many targets, without weights."""
+    for name, part in parts.items():
+        if not isinstance(part, tuple) or len(part) != 2:
+            given = f"tuple of {len(part)}" if isinstance(part, tuple) else type(part).__name__
+            raise BadInput(f"{name} is a {given}; give (X, y). A cascade takes no row weights")
+        rows, targets = map(count_rows, (part[0], np.reshape(part[1], (-1, 1))))
+        if rows != targets or not rows:
+            raise BadInput(f"{name} has {rows:,} rows and {targets:,} targets; give as many of both, one at least")
 
 
 def _check_options(metric: str, accuracy_loss: float, gamma: float | None) -> None:

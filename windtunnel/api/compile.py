@@ -84,7 +84,7 @@ def compile(
     InvalidOption
         An argument is none of the accepted values, or the backend cannot run a step.
     """
-    precision = _check_compile(backend, strategy, batch_size, dtype)
+    precision = _check_compile(backend, strategy, batch_size, dtype, tune=tune)
     check_calibration_rows(calibrate)
     if isinstance(pipeline, Translation):
         net = _frozen_copy(pipeline, precision if dtype is not None else None)
@@ -126,12 +126,14 @@ def _frozen_copy(net: Translation, dtype: torch.dtype | None) -> Translation:
     return copy
 
 
-def _check_compile(backend: str, strategy: str, batch_size: int | None, dtype: Any) -> torch.dtype:
+def _check_compile(backend: str, strategy: str, batch_size: int | None, dtype: Any, *, tune: bool) -> torch.dtype:
     wrong = []
     if backend not in BACKENDS:
         wrong.append(f"backend={backend!r}; accepted are {', '.join(map(repr, BACKENDS))}")
     if strategy not in STRATEGIES:
         wrong.append(f"strategy={strategy!r}; accepted are {', '.join(map(repr, STRATEGIES))}")
+    if backend == "native" and (strategy != "auto" or tune):
+        wrong.append("strategy= or tune= for backend='native', which has forms of trees of its own; leave them out")
     if batch_size is not None and (not isinstance(batch_size, int) or batch_size < 1):
         wrong.append(f"batch_size={batch_size!r}; accepted are whole numbers from 1 up and None")
     name = "float64" if dtype is None else str(np.dtype(dtype) if isinstance(dtype, type) else dtype)

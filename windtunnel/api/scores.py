@@ -23,7 +23,8 @@ from sklearn.metrics import (
     root_mean_squared_error,
 )
 
-from windtunnel.encode.row_values import encode_weights, to_arrays
+from windtunnel.encode.row_values import check_length, encode_weights, to_arrays
+from windtunnel.encode.rows import count_rows
 from windtunnel.errors import BadInput
 from windtunnel.program.head import Head
 
@@ -45,8 +46,11 @@ def checked_test_rows(test: Any, head: Head) -> tuple[Any, ...]:
         count = f" of {len(test)}" if isinstance(test, (tuple, list)) else ""
         raise BadInput(f"test= is a {type(test).__name__}{count}; give (X, y) or (X, y, weight)")
     X, y, weight = (*test, None)[:3]
-    target = np.asarray(y)
+    target, rows = np.asarray(y), count_rows(X)
     head.check_has_target()
+    check_length("y", target, rows)
+    if not rows:
+        raise BadInput("test= has no rows; give at least one")
     if isinstance(head.classes, np.ndarray):
         head.encode_target(to_arrays(y))
     elif missing := pd.isna(target).sum():

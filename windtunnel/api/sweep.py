@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
+from pydantic_core import ErrorDetails
 
 from windtunnel.api.load import load
 from windtunnel.api.translate import translate
@@ -162,6 +163,11 @@ def sweep(
             progress=progress,
         )
     except ValidationError as error:
-        errors = [f"{'.'.join(map(str, each['loc']))}={each['input']!r}: {each['msg']}" for each in error.errors()]
-        raise InvalidOption("; ".join(errors)) from error
+        raise InvalidOption("; ".join(map(_text_of, error.errors()))) from error
     return run(settings)
+
+
+def _text_of(error: ErrorDetails) -> str:
+    """An error of pydantic in a line; one of several settings together names them in its message."""
+    message = error["msg"].removeprefix("Value error, ")
+    return f"{'.'.join(map(str, error['loc']))}={error['input']!r}: {message}" if error["loc"] else message

@@ -32,7 +32,7 @@ from sklearn.utils.validation import (
 from windtunnel.api.crossfit import crossfit
 from windtunnel.api.report import Report
 from windtunnel.api.translate import translate
-from windtunnel.encode import as_column, indexable
+from windtunnel.encode import Rows, as_column, indexable
 from windtunnel.errors import InvalidOption
 from windtunnel.estimators.fitting import (
     check_needs_no_queries,
@@ -44,7 +44,9 @@ from windtunnel.estimators.fitting import (
 )
 from windtunnel.estimators.takes_sequence import takes_sequence
 from windtunnel.explain.explanation import Explanation
-from windtunnel.program.translate_options import MAX_CALIBRATION_ROWS
+from windtunnel.export import Format
+from windtunnel.program.records.history import History
+from windtunnel.program.translate_options import MAX_CALIBRATION_ROWS, check_options
 from windtunnel.trainers.data.hold_out import can_hold_out, hold_out_mask
 from windtunnel.trainers.recipe import Recipe, reject_unknown
 
@@ -120,6 +122,7 @@ class _WindTunnel(BaseEstimator):
         eval_set : (X, y), (X, y, weight), or a list with one of these, optional
             Validation rows in the place of those that are held out.
         """
+        check_options(self.level, self.start, self.temperature, self.untranslated)
         if y is None:
             raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None.")
         X = self._rows(X)
@@ -196,7 +199,7 @@ class _WindTunnel(BaseEstimator):
             target = torch.from_numpy(np.unique(y, return_inverse=True)[1])
         else:
             target = torch.zeros(len(y))  # one stratum
-        weights = None if weight is None else torch.from_numpy(weight)
+        weights = None if weight is None else torch.tensor(weight)
         held_out = hold_out_mask(target, weights, recipe.validation_fraction, recipe.seed)
         if not can_hold_out(held_out, target, weights):
             return None
@@ -245,20 +248,28 @@ class _WindTunnel(BaseEstimator):
         """The contributions of raw columns to the raw scores of rows; see ``Translation.explain``."""
         return self._call("explain", X, background, samples=samples)  # type: ignore[no-any-return]
 
-    def report(self) -> Report:
-        """The report of the translation."""
+    def report(self, test: tuple[Any, ...] | None = None, *, source: Any = None) -> Report:
+        """The report of the translation; see ``Translation.report``."""
         check_is_fitted(self)
-        return self.translation_.report()
+        return self.translation_.report(test, source=source)
 
     def save(self, path: str | PathLike[str]) -> None:
         """Save the translation, which ``windtunnel.load`` reads; the wrapper's options are not in the file."""
         check_is_fitted(self)
         self.translation_.save(path)
 
+    def export(self, path: str | PathLike[str], format: Format | None = None, *, example: Rows | None = None) -> None:
+        """Write one file that scores without windtunnel; see ``Translation.export``."""
+        check_is_fitted(self)
+        self.translation_.export(path, format, example=example)
+
     @property
-    def history_(self) -> Any:
+    def history_(self) -> History:
         """The record of fine-tuning, with its epochs."""
-        return self.translation_.history
+        check_is_fitted(self)
+        history = self.translation_.history
+        assert history is not None  # ``fit`` records one
+        return history
 
 
 # inspect.signature of the class looks at ``__new__`` first.
@@ -307,7 +318,7 @@ class WindTunnelClassifier(ClassifierMixin, _WindTunnel):
     pipeline : estimator, default None
         Unfitted Pipeline or classifier, which ``fit`` clones; None is a StandardScaler and a LogisticRegression.
     level, start, temperature, untranslated
-        See ``windtunnel.translate``.
+        See ``windtunnel.translate``. They have no effect with ``folds``, whose members stay as they are.
     recipe : Recipe, str or None
         All options of fine-tuning, such as ``windtunnel.Recipe(epochs=5)``. A search takes whole recipes, or single
         options: ``{"recipe__epochs": [3, 6]}``.

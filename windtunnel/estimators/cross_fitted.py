@@ -6,6 +6,7 @@ from numbers import Integral
 from typing import Any, Self
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 from scipy.special import softmax
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, is_classifier
@@ -18,6 +19,15 @@ from windtunnel.errors import BadInput, InvalidOption, UnsupportedEstimator
 from windtunnel.estimators.fitting import check_needs_no_queries, clone_for_refit, fit_estimator, last_step
 from windtunnel.estimators.takes_sequence import takes_sequence
 from windtunnel.modules.ensembles.log_pool import LEAST_PROBABILITY
+
+
+def _check_groups_and_time(**columns: Any) -> None:
+    """Raise ``BadInput`` for the name of a column in the place of its values, and for missing times."""
+    for name, values in columns.items():
+        if isinstance(values, str):
+            raise BadInput(f"{name}={values!r} is a text; give a value per row, such as {name}=X[{values!r}]")
+    if columns["time"] is not None and (missing := int(pd.isna(np.asarray(columns["time"])).sum())):
+        raise BadInput(f"time= has {missing} missing values, which have no place in the order; drop these rows")
 
 
 class _CrossFitted(BaseEstimator):
@@ -46,6 +56,7 @@ class _CrossFitted(BaseEstimator):
         check_needs_no_queries(self.estimator)
         validate_data(self, X, skip_check_array=True)  # names and number of columns
         y = column_or_1d(y, warn=True)
+        _check_groups_and_time(groups=groups, time=time)
         check_consistent_length(X, y, sample_weight, groups, time)
         if is_classifier(self):
             check_classification_targets(y)

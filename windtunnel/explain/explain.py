@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from itertools import combinations
+from numbers import Integral
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,11 +31,12 @@ def explain(net: TranslatedPipeline, rows: Rows, background: Rows | None = None,
         raise BadInput("this pipeline ends in a transformer, so there is no score to explain; add a final predictor.")
     if net.program.needs_all_rows():
         raise BadInput("the score of a row depends on the other rows, so that contributions to it are not defined.")
-    if samples < 2:
-        raise BadInput(f"samples={samples}; give 2 or more, as the standard error needs two.")
+    if not isinstance(samples, Integral) or samples < 2:
+        raise BadInput(f"samples={samples!r}; give a whole number from 2, as the standard error needs two.")
     encoded = net.encode(rows)  # steps on the host learn the names of their columns here
     if encoded.ids.shape[0] == 0:
         raise BadInput("got 0 rows; at least 1 is needed to explain.")
+    net.scores(rows)  # raises for what ``predict`` rejects
     raw, compared = RawColumns.of(net), None if background is None else _background_rows(net, background)
     pipeline, boosted, residual = _parts(net, raw)
     of_columns = pipeline.contributions(encoded, partial(_background, net, encoded, compared), samples)
@@ -87,6 +89,7 @@ def _background_rows(net: TranslatedPipeline, background: Rows) -> Background:
     batch = net.encode(background)
     if len(batch.ids) < 2:
         raise BadInput(f"background has {len(batch.ids)} rows; give at least 2, such as a hundred training rows")
+    net.scores(background)  # raises for what ``predict`` rejects
     return Background(batch, f"{len(batch.ids):,} background rows")
 
 

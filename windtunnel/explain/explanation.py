@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from html import escape
+from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -113,6 +114,10 @@ class Explanation:
         """
         if output is not None and output not in self.outputs:
             raise BadInput(f"output={output!r}; there are {', '.join(map(repr, self.outputs))}.")
+        if row is not None and not isinstance(row, Integral):
+            raise BadInput(
+                f"row={row!r}; give its position, from 0. A picture is written by plot().figure.savefig(path)"
+            )
         if row is None:
             return _plot_importance(self, None if output is None else self.outputs.index(output), max_terms, ax)
         if not -len(self.values) <= row < len(self.values):

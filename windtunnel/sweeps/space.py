@@ -151,7 +151,9 @@ def _parse_option(name: str, value: Any) -> Any:
     if name not in TRANSLATE_OPTIONS + RECIPE_OPTIONS:
         raise InvalidOption(f"{name} is no option: {nearest(name, TRANSLATE_OPTIONS + RECIPE_OPTIONS)}")
     option = value
-    if isinstance(value, list | tuple):
+    if isinstance(value, tuple):
+        raise InvalidOption(f"{name}: {value!r} could be a range or values; give {{'low': ..., 'high': ...}} or a list")
+    if isinstance(value, list):
         if unstored := [choice for choice in value if not isinstance(choice, str | int | float | bool | None)]:
             raise InvalidOption(f"{name}: {unstored[0]!r} cannot be stored; use text, numbers, true, false and null")
         option = CategoricalDistribution(value)

@@ -262,6 +262,20 @@ def test_pipelines_whose_rows_depend_on_each_other_are_rejected(rows):
         windtunnel.cascade(pipeline, (frame, target), (frame, target))
 
 
+def test_arguments_that_are_no_rows_with_targets_are_rejected(pipeline, rows):
+    train = valid = rows
+    for wrong, message in [
+        ((*train, np.ones(len(train[1]))), "train is a tuple of 3; give .X, y.. A cascade takes no row weights"),
+        (train[0], "train is a DataFrame; give"),
+        ((train[0], train[1][:5]), "rows and 5 targets; give as many"),
+        ((train[0], np.repeat(train[1][:1], len(train[1]))), "all of one class"),
+    ]:
+        with pytest.raises(windtunnel.BadInput, match=message):
+            windtunnel.cascade(pipeline, wrong, valid)
+    with pytest.raises(windtunnel.UnsupportedEstimator, match="give the translation of it as net="):
+        windtunnel.cascade(windtunnel.compile(pipeline), train, valid)
+
+
 def test_labels_and_costs_that_are_none_are_rejected(pipeline, rows):
     frame, target = rows
     for metric in ("accuracy", "auc"):

@@ -176,6 +176,12 @@ def test_arguments_are_checked(path: Path) -> None:
         windtunnel.compile(net, backend="torchscript").refresh(rows)
     with pytest.raises(InvalidOption, match="anchor=-1"):
         net.refresh(rows, anchor=-1)
+    with pytest.raises(InvalidOption, match="anchor='x'"):
+        net.refresh(rows, anchor="x")
+    with pytest.raises(InvalidOption, match="seed='x'; give a whole number"):
+        net.refresh(rows, seed="x")
+    with pytest.raises(BadInput, match="valid has no rows; give at least one"):
+        net.refresh(rows, valid=(rows[0][:0], rows[1][:0]))
     for valid in (None, rows):
         with pytest.raises(BadInput, match="all 100 weights are 0"):
             net.refresh((*rows, np.zeros(100)), valid=valid)

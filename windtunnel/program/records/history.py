@@ -55,13 +55,16 @@ class History(FitRecord):
         epochs = ["", *self._epoch_lines()] if self.epochs else []
         return "\n".join([self.summary, "", *self._candidate_lines(), *epochs, "", *self.notes()])
 
-    def to_frame(self, rows: Literal["epochs", "candidates"] = "epochs") -> pd.DataFrame:
+    def to_frame(self, rows: Literal["epochs", "candidates"] | None = None) -> pd.DataFrame:
         """A row per epoch, or per candidate, with the attributes of ``Epoch`` or ``CandidateResult`` as columns.
 
+        None gives the epochs, or the candidates of a history without epochs, as that of a refresh.
         The column ``metric`` has the name of the metric; ``kept`` says which row fit installed.
         """
         import pandas as pd
 
+        if rows is None:
+            rows = "epochs" if self.epochs else "candidates"
         if rows not in ("epochs", "candidates"):
             raise ValueError(f"to_frame(rows={rows!r}): give 'epochs' or 'candidates'")
         frame = pd.DataFrame([asdict(row) for row in getattr(self, rows)])
@@ -107,7 +110,7 @@ class History(FitRecord):
         notes = "".join(f"<li>{escape(str(line))}</li>" for line in [*self.candidates, *self.notes()])
         candidates, epochs = (
             frame.to_html(index=False, border=0, na_rep="-", float_format=lambda value: f"{value:.6g}")
-            for frame in (self._shown_candidates(), self.to_frame())
+            for frame in (self._shown_candidates(), self.to_frame("epochs"))
         )
         epochs *= bool(self.epochs)
         return f"<p><b>{escape(self.summary)}</b></p>{candidates}<ul>{notes}</ul>{epochs}"

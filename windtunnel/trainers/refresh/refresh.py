@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from numbers import Integral, Real
 from typing import Any, TypeVar
 
 from windtunnel.errors import BadInput, InvalidOption
@@ -68,7 +69,7 @@ def refresh(
     InvalidOption
         For an anchor that is not accepted, and for a translation on a fixed backend.
     """
-    _check(net, anchor)
+    _check(net, anchor, seed)
 
     from windtunnel.trainers.refresh.update import update
 
@@ -78,14 +79,17 @@ def refresh(
     return net
 
 
-def _check(net: TranslatedPipeline, anchor: float | None) -> None:
+def _check(net: TranslatedPipeline, anchor: float | None, seed: int) -> None:
     net.head.check_has_target()
     if net.fixed:
         raise InvalidOption(
             'this translation runs on a backend that is fixed; compile with backend="torch" to refresh.'
         )
-    if anchor is not None and not 0 < anchor < float("inf"):
+    number = isinstance(anchor, Real) and not isinstance(anchor, bool)
+    if anchor is not None and not (number and 0 < anchor < float("inf")):
         raise InvalidOption(f"anchor={anchor!r}; give a finite number of rows above 0, or None to choose it")
+    if isinstance(seed, bool) or not isinstance(seed, Integral) or seed < 0:
+        raise InvalidOption(f"seed={seed!r}; give a whole number from 0")
     if not net.takes_residual_model():
         raise BadInput(
             "this translation cannot be refreshed: it has several targets, more than 1,000 columns, rows that depend "

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from windtunnel.encode import UNKNOWN_ID, Batch, as_frame
 from windtunnel.encode.row_values import to_arrays
-from windtunnel.encode.rows import dimensions
+from windtunnel.encode.rows import count_rows, dimensions
 from windtunnel.errors import BadInput
 from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.trainers.data.encoded_loader import EncodedLoader
@@ -40,6 +40,9 @@ class RefreshData:
     @classmethod
     def of(cls, net: TranslatedPipeline, new: Any, valid: Any, replay: Any, seed: int) -> RefreshData:
         """Encode the rows; a fifth of the old rows is held out, and of the new ones without validation rows."""
+        for name, data in (("new", new), ("valid", valid), ("replay", replay)):
+            if data is not None and not isinstance(data[0], Batch) and count_rows(data[0]) == 0:
+                raise BadInput(f"{name} has no rows; give at least one")
         parts = [_encode(net, data) for data in (new, valid, replay) if data is not None]
         first = len(parts[0][1])
         last = 0 if replay is None else len(parts[-1][1])
