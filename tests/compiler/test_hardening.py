@@ -440,3 +440,11 @@ def test_weights_may_be_a_series() -> None:
     net = windtunnel.translate(source("lightgbm, binary"), level="L2", calibrate=rows()).soften()
     weight = pd.Series(np.arange(600.0), index=range(7, 607))
     assert net.harden((rows(), binary(), weight)).hardening == net.harden((rows(), binary(), weight.array)).hardening
+
+
+def test_thresholds_that_float32_does_not_tell_apart_are_named(tmp_path: Path) -> None:
+    random = np.random.default_rng(0)
+    X = pd.DataFrame({"seconds": 1.7e9 + random.integers(0, 2000, 1000), "age": random.normal(size=1000)})
+    source = LGBMClassifier(n_estimators=3, verbosity=-1).fit(X, (X["seconds"] // 100 % 2).astype(int))
+    with pytest.warns(UserWarning, match="different thresholds of seconds are equal"):
+        windtunnel.translate(source).export(tmp_path / "model.json")

@@ -134,6 +134,25 @@ def test_bad_bodies_are_named(call, what):
     assert call("POST", "/models/churn/predict", [GOOD])[0] == 200
 
 
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ([[2, 1], [3]], "row 0 has 2 numbers and row 1 has 1"),
+        ([[2, 1], None], "row 1 is null"),
+        ([[2, "1_000"]], "row 0 holds a text"),
+        ([[2, None], [{}, 1]], "row 1 holds an object"),
+    ],
+)
+def test_rows_that_are_no_lists_of_numbers_are_named_in_the_words_of_json(call, body, said):
+    status, answer = call("POST", "/models/line/predict", body)
+    assert (status, said in answer["error"]) == (422, True), answer
+
+
+def test_a_compressed_body_is_not_taken(call):
+    status, answer = call("POST", "/models/churn/predict", b"", {"content-encoding": "gzip"})
+    assert status == 415 and "'gzip'" in answer["error"]
+
+
 TENSOR = {"name": "rows", "shape": [1, 2], "datatype": "FP64", "data": [2, 1]}
 
 
@@ -271,7 +290,9 @@ def test_a_pipeline_that_ends_in_a_transformer_is_not_served(tmp_path):
 def test_unknown_models_versions_and_paths_are_404(call):
     for path in ("/models/none/predict", "/predict", "/v2/models/churn/versions/9/infer"):
         assert call("POST", path, [GOOD])[0] == 404
-    assert call("GET", "/nothing")[0] == 404
+    for method, path, status in (("GET", "/nothing", 404), ("GET", "/predict", 405)):
+        got, answer = call(method, path)
+        assert got == status and "POST /models/{model}/predict" in answer["error"]
 
 
 def test_an_arrow_stream_that_is_none_is_rejected(call):
@@ -325,6 +346,12 @@ def test_no_request_is_lost_while_files_are_replaced_damaged_and_deleted(folder,
 def test_files_of_one_name_are_rejected(folder):
     with pytest.raises(windtunnel.InvalidOption, match="line.windtunnel, .*line have the same name"):
         application([folder / "line.windtunnel", folder / "more" / "line"])
+
+
+def test_one_path_is_a_server_of_one_model(folder):
+    assert application(str(folder / "churn.windtunnel"))
+    with pytest.raises(windtunnel.InvalidOption, match="the path of at least one model file"):
+        application([windtunnel.load(folder / "churn.windtunnel")])
 
 
 @pytest.mark.parametrize("limits", [{"timeout": 0}, {"max_bytes": -5}, {"max_wait_ms": -1}])

@@ -167,3 +167,12 @@ def test_a_few_rows_that_are_quick_are_scored_by_their_caller(net, fitted, monke
         with pytest.raises(BadInput):
             server.submit(["predict"], X[:1] * np.nan)
     assert [thread is current_thread() for thread in threads] == [True, False, True]
+
+
+def test_what_is_no_model_and_no_list_of_methods_is_rejected(net, fitted):
+    with pytest.raises(InvalidOption, match="Server got a LogisticRegression; give a model"):
+        windtunnel.Server(fitted[0])
+    with windtunnel.Server(net) as server:
+        for methods in ("predict", []):
+            with pytest.raises(InvalidOption, match="give a list of them"):
+                server.submit(methods, fitted[1])

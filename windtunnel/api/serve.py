@@ -26,12 +26,12 @@ SETTINGS = "WINDTUNNEL_SERVE"
 GRACEFUL_SECONDS = 30
 
 
-def application(models: Sequence[str | PathLike[str]], **limits: Any) -> Starlette:
+def application(models: str | PathLike[str] | Sequence[str | PathLike[str]], **limits: Any) -> Starlette:
     """The ASGI application that ``serve`` runs, for another ASGI server.
 
     Parameters
     ----------
-    models : sequence of paths
+    models : path or sequence of paths
         Files that ``save`` of a net or a cascade wrote. The stem of a file is the name of its model.
     **limits
         Fields of ``windtunnel.serving.models.Limits``.
@@ -40,15 +40,13 @@ def application(models: Sequence[str | PathLike[str]], **limits: Any) -> Starlet
     from windtunnel.serving.app import App
     from windtunnel.serving.models import Limits, Models, Views
 
-    paths = [Path(model) for model in models]
-    if not paths:
-        raise InvalidOption("serve needs at least one model file.")
+    paths = _paths(models)
     accepted = replace(Limits(), **limits)
     return App(Models(paths, open_model, accepted), accepted, Views(_report, _explain))
 
 
 def serve(
-    models: Sequence[str | PathLike[str]],
+    models: str | PathLike[str] | Sequence[str | PathLike[str]],
     *,
     host: str = "127.0.0.1",
     port: int = 8080,
@@ -62,7 +60,7 @@ def serve(
 
     Parameters
     ----------
-    models : sequence of paths
+    models : path or sequence of paths
         Files that ``save`` of a net or a cascade wrote. The stem of a file is the name of its model.
     host : str
         Address to listen on; "0.0.0.0" for all.
@@ -80,7 +78,7 @@ def serve(
     from windtunnel.serving.connection import uvicorn_options
     from windtunnel.serving.models import Limits
 
-    settings = asdict(replace(Limits(), **limits)) | {"models": [str(model) for model in models]}
+    settings = asdict(replace(Limits(), **limits)) | {"models": [str(path) for path in _paths(models)]}
     with TemporaryDirectory() as folder:
         os.environ[SETTINGS] = dumps(settings)
         if workers > 1:
@@ -89,6 +87,14 @@ def serve(
             "windtunnel.api.serve:from_environment", factory=True, host=host, port=port, workers=workers,
             timeout_graceful_shutdown=GRACEFUL_SECONDS, **uvicorn_options(settings["max_connections"]),
         )  # fmt: skip
+
+
+def _paths(models: Any) -> list[Path]:
+    """The paths of one model or several; ``InvalidOption`` for none, and for models in the place of paths."""
+    given = [models] if isinstance(models, str | PathLike) else list(models)
+    if not given or not all(isinstance(each, str | PathLike) for each in given):
+        raise InvalidOption("serve needs the path of at least one model file, which save of a net or a cascade wrote")
+    return [Path(each) for each in given]
 
 
 def ray_deployment(models: Sequence[str | PathLike[str]], **limits: Any) -> Any:

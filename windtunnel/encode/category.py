@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -95,9 +97,11 @@ class CategoryColumn:
         vocabulary = self.vocabulary
         if not vocabulary.fits(values) or (flat and mixes_texts(values)):
             example = f", such as {vocabulary.values[0]!r}" if vocabulary.values else ""
+            expected: tuple[type, ...] = {"text": (str,), "number": (Real,)}.get(vocabulary.kind, (Hashable,))
             raise BadInput(
-                f"column {name} holds {sample_value(values)} of dtype {values.dtype}, which is {column_kind(values)}; "
-                f"its categories are {vocabulary.kind}{example}. Convert the column to what the pipeline saw."
+                f"column {name} holds {sample_value(values, expected)} of dtype {values.dtype}, which is "
+                f"{column_kind(values)}; its categories are {vocabulary.kind}{example}. Convert the column to what the "
+                "pipeline saw."
             )
         if self.rejects_infinite and values.dtype.kind == "f" and np.isinf(values.to_numpy()).any():
             raise BadInput(

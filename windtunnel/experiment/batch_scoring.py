@@ -52,7 +52,10 @@ def predict_files(net: Translation, paths: Sequence[Path], folder: Path | None) 
     missing = {target: path for target, path in targets.items() if not target.exists()}
     with show_progress(True), Phase("predicting files", total=len(missing)) as phase:
         for target, path in missing.items():
-            _predict_file(net, path, target)
+            try:
+                _predict_file(net, path, target)
+            except BadInput as error:
+                raise BadInput(str(error) if str(path) in str(error) else f"{path}: {error}") from error
             phase.advance()
     return [*missing]
 

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 
 from windtunnel.api.translation import Translation
 from windtunnel.atomic_write import replacing
-from windtunnel.errors import BadInput
+from windtunnel.errors import BadInput, nearest
 
 PARQUET, CSV = (".parquet", ".pq"), (".csv.gz", ".csv")
 """Endings of the files that are read and written."""
@@ -147,7 +147,7 @@ def read_target_rows_of(net: Translation, path: str | Path, target: str) -> tupl
     labels = net.head.labels_in_order
     rows = read_rows_of(net, path, text=[target] if any(isinstance(label, str) for label in labels) else [])
     if target not in rows.columns:
-        raise BadInput(f"{path} has no column {target!r}; its columns are {', '.join(map(repr, rows.columns[:12]))}")
+        raise BadInput(f"{path} has no column {target!r}: {nearest(target, map(str, rows.columns))}")
     return rows.drop(columns=target), rows[target]
 
 

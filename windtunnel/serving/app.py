@@ -26,6 +26,7 @@ from windtunnel.serving.schema import choices
 from windtunnel.serving.scoring import Scoring
 
 PAGE = Path(__file__).with_name("page.html")
+PATHS = 'GET /ui and /models, POST /models/{model}/predict with rows such as [{"age": 31}], /v2, and GET /metrics.'
 CSP = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'"
 
 
@@ -156,4 +157,5 @@ async def _error(request: Request, error: WindTunnelError) -> Response:
 
 
 async def _http_error(request: Request, error: HTTPException) -> Response:
-    return json_response({"error": error.detail, "type": "HTTPException"}, error.status_code, error.headers)
+    text = f"{error.detail}: {request.method} {request.url.path[:200]}; there are {PATHS}"
+    return json_response({"error": text, "type": "HTTPException"}, error.status_code, error.headers)

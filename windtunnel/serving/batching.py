@@ -138,6 +138,8 @@ class Server:
     def outputs_or_future(self, methods: Sequence[str], rows: Rows) -> tuple[Any, ...] | Future[tuple[Any, ...]]:
         """Do the same as ``submit``, but return the outputs themselves if the rows are scored at once."""
         net, stage = self._model
+        if isinstance(methods, str) or not methods:
+            raise InvalidOption(f"methods={methods!r}; give a list of them, such as ['predict']")
         if lacking := [method for method in methods if method not in net.head.methods]:
             raise InvalidOption(f"the source has no {', '.join(lacking)}; it has {', '.join(net.head.methods)}.")
         if self._seconds < self.QUICK_SECONDS and self._pool.idle and count_rows(rows) <= FEW_ROWS:

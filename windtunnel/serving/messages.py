@@ -39,19 +39,38 @@ def rows_of_json(value: Any, schema: Schema) -> Rows:
             'the body must be a list of rows with at least one row, such as [{"age": 31}], or {"rows": [{"age": 31}]}.'
         )
     if not schema.named:
-        try:
-            return np.array(rows, dtype=_array_type(schema)) if isinstance(rows[0], list) else rows
-        except (TypeError, ValueError, OverflowError) as error:
-            raise BadInput(f"rows must be lists of equally many numbers: {error}") from error
-    if wrong := [type(row).__name__ for row in rows if not isinstance(row, dict)]:
-        raise BadInput(f'a row must be an object of columns, such as {{"age": 31}}; got a {wrong[0]}.')
+        return _array(rows, schema) if isinstance(rows[0], list) else rows
+    if wrong := [position for position, row in enumerate(rows) if not isinstance(row, dict)]:
+        got = _json_type(rows[wrong[0]])
+        raise BadInput(f'a row must be an object of columns, such as {{"age": 31}}; row {wrong[0]} is {got}.')
     if len(rows) == 1:
         return {name: [cell] for name, cell in rows[0].items()}
     return columns_of_dicts(rows)
 
 
-def _array_type(schema: Schema) -> Any:
-    return float if schema.inputs[0].datatype == "FP64" else object
+def _array(rows: list[Any], schema: Schema) -> Any:
+    """An array of rows as lists; ``BadInput`` for other rows, different lengths, and texts in the place of numbers."""
+    width = len(rows[0])
+    for position, row in enumerate(rows):
+        if not isinstance(row, list):
+            raise BadInput(f"a row must be a list of numbers, as row 0 is; row {position} is {_json_type(row)}.")
+        if len(row) != width:
+            raise BadInput(f"row 0 has {width} numbers and row {position} has {len(row)}; give each row all columns.")
+    if schema.inputs[0].datatype != "FP64":
+        return np.array(rows, dtype=object)
+    values = np.array(rows)
+    if values.dtype.kind in "fiub" and values.ndim == 2:
+        return values.astype(float)
+    for position, row in enumerate(rows):
+        if wrong := [cell for cell in row if cell is not None and not isinstance(cell, int | float)]:
+            raise BadInput(f"a row must be a list of numbers; row {position} holds {_json_type(wrong[0])}.")
+    return np.array(rows, dtype=float)
+
+
+def _json_type(value: Any) -> str:
+    """What a value is in JSON's words."""
+    names = {dict: "an object", list: "a list", str: "a text", bool: "true or false", type(None): "null"}
+    return names.get(type(value), "a number")
 
 
 def response_json(methods: Sequence[str], outputs: Sequence[Any], labels: list[Any]) -> dict[str, Any]:

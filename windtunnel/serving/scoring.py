@@ -32,7 +32,7 @@ class Scoring:
 
     async def predict(self, model: ServedModel, headers: Headers, body: bytearray) -> Response:
         """Predictions of rows as JSON or an Arrow stream."""
-        loaded, arrow = model.loaded, headers.get("content-type", "").startswith(ARROW)
+        loaded, arrow = model.loaded, headers.get("content-type", "").lower().startswith(ARROW)
 
         def rows() -> Rows:
             return rows_of_arrow(body) if arrow else rows_of_json(parse_json(body), loaded.schema)

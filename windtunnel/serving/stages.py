@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from windtunnel.encode import Batch, Rows, count_rows
+from windtunnel.errors import InvalidOption
 from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.serving.cascade.cascade import Cascade
 from windtunnel.serving.cascade.take_rows import take_rows
@@ -43,6 +44,10 @@ class Task:
 
 def main_net(model: TranslatedPipeline | Cascade) -> TranslatedPipeline:
     """The net whose rows and outputs are those of the model: of a cascade, the full model."""
+    if not isinstance(model, TranslatedPipeline | Cascade):
+        raise InvalidOption(
+            f"Server got a {type(model).__name__}; give a model: windtunnel.load(path), or windtunnel.compile(pipeline)"
+        )
     return model.full if isinstance(model, Cascade) else model
 
 

@@ -66,7 +66,9 @@ def rows_of_tensors(message: Mapping[str, Any], data: memoryview, schema: Schema
             raise BadInput("a tensor must have name, shape, datatype and data.")
         size = _parameter(tensor, "binary_data_size")
         if size is not None and not (isinstance(size, int) and 0 <= size <= len(data)):
-            raise BadInput(f"a tensor has a binary_data_size of {str(size)[:50]}; {len(data)} bytes are left.")
+            raise BadInput(
+                f"a tensor has a binary_data_size of {size!r:.50}; give a number up to the {len(data)} bytes left."
+            )
         if (name := str(tensor["name"])) in columns:
             raise BadInput(f"tensor {name[:100]!r} is given twice.")
         columns[name] = _values(tensor, None if size is None else data[:size])

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
+import warnings
 from os import PathLike
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from windtunnel.atomic_write import write_atomically
-from windtunnel.errors import UnfaithfulOption
+from windtunnel.errors import UnfaithfulOption, join_some
 from windtunnel.export.tree_files.final_trees import FinalTrees, Tree, missing_left
-from windtunnel.modules.trees.ensemble import MISSING_ZERO
+from windtunnel.modules.trees.ensemble import MISSING_ZERO, TreeEnsemble
 from windtunnel.program.translated import TranslatedPipeline
 
 FORMAT = "xgboost"
@@ -43,14 +45,25 @@ def export(net: TranslatedPipeline, path: str | PathLike[str]) -> None:
     ``output_margin=True`` the raw scores. It takes the columns of the last step: ``net.tree_columns(rows)``, or the
     output of the pipeline before its last step. XGBoost goes left where a float32 number is less than the condition,
     so the condition is the float32 after the threshold, and float32 rows take the same branches. Leaves and their sums
-    are float32, so that scores agree to about 1e-6 of the largest partial sum.
+    are float32, so that scores agree to about 1e-6 of the largest partial sum. Where different thresholds of a column
+    are the same float32, rows between them take another branch; a warning names the column.
 
     Raises
     ------
     UnfaithfulOption
         The last step is no sum of hard trees, zeros count as missing, or the format has no such link.
     """
-    write_atomically(path, json.dumps(model(FinalTrees.of(net, FORMAT))).encode("ascii"))
+    trees = FinalTrees.of(net, FORMAT)
+    content = json.dumps(model(trees)).encode("ascii")
+    if columns := _rounded_columns(trees.ensemble):
+        names = [f"column {column}" if trees.columns is None else trees.columns[column] for column in columns]
+        warnings.warn(
+            f"XGBoost reads rows as float32, in which different thresholds of {join_some(names)} are equal: rows "
+            "between them take another branch, and get other scores. format='lightgbm' compares float64.",
+            UserWarning,
+            stacklevel=4,
+        )
+    write_atomically(path, content)
 
 
 def model(trees: FinalTrees) -> dict[str, Any]:
@@ -88,6 +101,17 @@ def model(trees: FinalTrees) -> dict[str, Any]:
         "objective": {"name": objective, name: parameters},
     }
     return {"learner": learner, "version": [2, 1, 0]}
+
+
+def _rounded_columns(ensemble: TreeEnsemble) -> list[int]:
+    """The columns with different thresholds that are the same float32; none where the source rounds rows itself."""
+    if ensemble.reads == "float32":
+        return []
+    nodes = pd.DataFrame({"column": ensemble.feature, "threshold": ensemble.threshold})
+    nodes = nodes.drop(index=[*ensemble.categories]).drop_duplicates()
+    with np.errstate(over="ignore"):
+        nodes["threshold"] = nodes["threshold"].astype(np.float32)
+    return sorted(set(nodes.loc[nodes.duplicated(), "column"].tolist()))
 
 
 def _check(trees: FinalTrees) -> None:
