@@ -1,8 +1,15 @@
-"""The errors that WindTunnel raises on purpose; each says what was given, what is accepted, and what to do."""
+"""Errors and warnings of WindTunnel; each says what was given, what is accepted, and what to do."""
 
+import os
+import sys
+import warnings
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
+from pathlib import Path
+from types import FrameType
 
+PACKAGE = f"{Path(__file__).parent}{os.sep}"
+"""The folder of this package, with which the files of its functions begin."""
 LONGEST = 4000
 """Characters of a message; names and values of a file or of rows may be of any length."""
 
@@ -37,6 +44,18 @@ class BadFile(WindTunnelError, ValueError):
 
 class Overloaded(WindTunnelError, RuntimeError):
     """More rows wait than a server accepts; send the request again later."""
+
+
+def warn_caller(message: str) -> None:
+    """Warn, as of the line outside of this package that called it, however many functions are in between."""
+    frame: FrameType | None = sys._getframe()
+    level = outermost = 0
+    while frame is not None:
+        level += 1
+        if frame.f_code.co_filename.startswith(PACKAGE):
+            outermost = level
+        frame = frame.f_back
+    warnings.warn(message, UserWarning, stacklevel=outermost + 1)
 
 
 def nearest(name: str, accepted: Iterable[str], other_names: Mapping[str, str] | None = None) -> str:

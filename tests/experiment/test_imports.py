@@ -32,3 +32,7 @@ def test_predict_imports_torch_but_no_training_code_and_no_source(tmp_path: Path
     arguments = ["predict", str(tmp_path / "net.windtunnel"), str(tmp_path / "rows.csv")]
     code = f"from windtunnel.cli import app\napp({arguments!r}, standalone_mode=False)"
     assert imported(code) == "['torch']"
+
+
+def test_a_loader_imports_no_training_code() -> None:
+    assert "pytorch_lightning" not in imported("import windtunnel; windtunnel.loader, windtunnel.stream")

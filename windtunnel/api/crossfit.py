@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from dataclasses import fields, replace
 from typing import Any
@@ -20,7 +19,7 @@ from torch import Tensor
 from windtunnel.api.compile import exact_translation
 from windtunnel.api.translation import Translation
 from windtunnel.compiler.strategies import convert_trees
-from windtunnel.errors import BadInput, InvalidOption
+from windtunnel.errors import BadInput, InvalidOption, warn_caller
 from windtunnel.estimators.cross_fitted import CrossFittedClassifier, CrossFittedRegressor
 from windtunnel.modules.base import Module
 from windtunnel.modules.ensembles.log_pool import LogPool
@@ -141,12 +140,10 @@ def _warn_of_threshold(pipeline: Any) -> None:
         last = last.estimator if isinstance(last, BaseSearchCV) else last.steps[-1][1]
     wrapped = isinstance(last, FixedThresholdClassifier | TunedThresholdClassifierCV)
     if wrapped or _has_catboost_threshold(last):
-        warnings.warn(
+        warn_caller(
             f"the members predict the most probable label, whatever the threshold of {type(last).__name__}. Give "
             "crossfit the classifier without its threshold, and wrap the result: "
             "FixedThresholdClassifier(FrozenEstimator(net), threshold=...).fit(X, y).",
-            UserWarning,
-            stacklevel=3,
         )
 
 
@@ -191,12 +188,10 @@ def _fit_pipeline_and_select(
     worse = (ours - theirs).exceeds_standard_error() if len(train[1]) >= MANY_ROWS else ours.mean > theirs.mean
     if not worse:
         return members
-    warnings.warn(
+    warn_caller(
         f"on the validation rows the members (mean loss {ours.mean:.4g}) are worse than the fitted "
         f"pipeline ({theirs.mean:.4g}), which is returned with a residual model. Members miss a fold of rows each: "
         "give more folds, or more rows.",
-        UserWarning,
-        stacklevel=3,
     )
     return source
 

@@ -76,7 +76,7 @@ def translate(
     if isinstance(pipeline, Translation):
         raise UnsupportedEstimator("this is a translation already: fit, compile or export it as it is")
     net = Translation.of(Assembly(pipeline, untranslated, calibrate))
-    warn_of_constraints(pipeline, stacklevel=3)
+    warn_of_constraints(pipeline)
     look_up_sums(net)
     check_level(net.program, level)
     softens = may_soften(net.program)
@@ -91,7 +91,7 @@ def translate(
         calibration = CalibrationRows.of(encoded, net.head.methods, pipeline, rows)
         fidelity = calibration.fidelity(net)
         net.record(fidelity=fidelity, profile=TrainingProfile.of(net.encoder, net.hosts, encoded))
-        warn_if_low(fidelity, stacklevel=3)
+        warn_if_low(fidelity)
         calibration = calibration.sample()
     trainable = tuple(name for name, parameter in net.program.named_parameters() if parameter.requires_grad)
     plan = SofteningPlan(

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from windtunnel.errors import warn_caller
 
 NameOf = Callable[[int], str]
 FLOAT32_STEP = 2.0**-24
@@ -53,12 +54,10 @@ class PrecisionLossWarner:
         # Few values may be exact in float32, as years are.
         elif steps > 0 and (finite.astype(np.float32) != finite).any():
             self._finished.add(column)
-            warnings.warn(
+            warn_caller(
                 f"column {name_of(column)} runs from {low:.10g} to {high:.10g}: float32, in which this program "
                 f"computes, tells only about {steps:,.0f} values apart there, so outputs may differ from the source's. "
                 f"Subtract a constant such as {low:.10g} from the column before fitting.",
-                UserWarning,
-                stacklevel=2,
             )
 
 

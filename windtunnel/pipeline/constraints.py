@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 import re
-import warnings
 from typing import Any
 
 import numpy as np
+
+from windtunnel.errors import warn_caller
 
 MONOTONE = re.compile(r"(.*__)?(monotone_constraints?|mc|monotonic_cst)")
 INTERACTION = re.compile(r"(.*__)?(interaction_constraints|interaction_cst)")
 """The parameters of LightGBM, XGBoost, CatBoost and scikit-learn, maybe behind the names of steps."""
 
 
-def warn_of_constraints(pipeline: Any, stacklevel: int) -> None:
+def warn_of_constraints(pipeline: Any) -> None:
     """Warn of monotone and interaction constraints of trees, which a residual model and joint training may break."""
     if names := constraints(pipeline):
-        warnings.warn(
+        warn_caller(
             f"the source has {' and '.join(names)}. translate() and compile() keep them, but fit() does not: it adds "
             "models without constraints. Check its predictions before you use them where a constraint must hold.",
-            UserWarning,
-            stacklevel=stacklevel,
         )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -15,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from windtunnel.errors import BadInput
+from windtunnel.errors import BadInput, warn_caller
 from windtunnel.modules.outputs.links import LINKS, PROBABILITIES
 
 METHODS = ("predict", "predict_proba", "predict_log_proba", "decision_function", "score_samples", "transform", "apply")
@@ -204,10 +203,8 @@ def _warn_of_rounding(target: NDArray[np.float64], values: NDArray[np.float32]) 
     deviation, largest = target.std(axis=0), np.abs(target).max(axis=0)
     lost = (values - target).std(axis=0) > np.maximum(LARGEST_ROUNDING * deviation, 1e-12 * largest)
     if np.any(lost):
-        warnings.warn(
+        warn_caller(
             f"targets of up to {np.max(largest, where=lost, initial=0):.1g} are rounded to float32, which loses a part "
             "of their variance: fine-tuning and its metrics use the rounded ones. Subtract a constant from the "
             "targets and fit the pipeline again.",
-            UserWarning,
-            stacklevel=2,
         )

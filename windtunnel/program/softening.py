@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Container, Mapping
 from difflib import get_close_matches
 
@@ -11,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 
 from windtunnel.encode import Batch
-from windtunnel.errors import InvalidOption
+from windtunnel.errors import InvalidOption, warn_caller
 from windtunnel.modules.base import Module
 from windtunnel.modules.linear.factorization_machine import FactorizationMachine
 from windtunnel.modules.linear.linear import Linear, LinearSkippingMissing
@@ -79,7 +78,7 @@ def soften(net: TranslatedPipeline, calibration: CalibrationRows | None = None, 
         fidelity = calibration.fidelity(net)
         net.record(fidelity=fidelity)
         if start == "warm" and plan.temperature == "auto":
-            warn_if_low(fidelity, stacklevel=4)
+            warn_if_low(fidelity)
 
 
 def may_soften(program: Program) -> bool:
@@ -161,13 +160,11 @@ def _second_layer(step: ProgramStep) -> tuple[int, int, int]:
 
 def _warn_of_hard_trees(step: ProgramStep) -> None:
     trees, leaves, weights = _second_layer(step)
-    warnings.warn(
+    warn_caller(
         f"the trees of step {step.name!r} stay hard: {trees:,} soft trees of up to {leaves:,} leaves would have "
         f"{weights:,} weights in their second layer ({weights * 4 / 2**30:.1f} GiB). fit trains a residual model on "
         "top of them. To tune the trees too, fit smaller ones (max_leaf_nodes=256, say), or insist: "
         f"level={{{step.name!r}: 'L4'}}.",
-        UserWarning,
-        stacklevel=5,
     )
 
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from numbers import Real
 from typing import Any
 
 from windtunnel.encode import Rows, count_rows
-from windtunnel.errors import BadInput, InvalidOption
+from windtunnel.errors import BadInput, InvalidOption, warn_caller
 from windtunnel.modules.trees.soft.trees import LEVELS
 
 FEWEST_CALIBRATION_ROWS = 20
@@ -63,9 +62,7 @@ def check_calibration_rows(calibrate: Rows | None) -> None:
 def warn_of_few_rows(rows: int) -> None:
     """Warn of fewer than ``FEWEST_CALIBRATION_ROWS`` calibration rows, where trees become soft."""
     if rows < FEWEST_CALIBRATION_ROWS:
-        warnings.warn(
+        warn_caller(
             f"calibrate= has {rows} rows; the scale of a column is its 5 % to 95 % range, which takes "
             f"{FEWEST_CALIBRATION_ROWS} rows at least. Give a few thousand, such as a sample of the training rows.",
-            UserWarning,
-            stacklevel=4,
         )

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import time
-import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from windtunnel.errors import BadInput
+from windtunnel.errors import BadInput, warn_caller
 from windtunnel.objectives.losses import loss_for
 from windtunnel.objectives.metrics import Metric
 from windtunnel.objectives.row_blocks import average_over_blocks, explain_failures
@@ -168,7 +167,7 @@ def _check_source(net: TranslatedPipeline, recipe: Recipe) -> None:
     if recipe.loss is not None:
         return
     if net.head.loss == "relevance":
-        warnings.warn(RANKER_WARNING, UserWarning, stacklevel=4)
+        warn_caller(RANKER_WARNING)
     if net.head.task == "regression" and net.head.loss == "softmax":
         source = next(origin.estimator for origin in reversed(net.origins) if origin.estimator)
         raise BadInput(

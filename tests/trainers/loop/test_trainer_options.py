@@ -15,9 +15,9 @@ from small_net import QUICK, TASKS, SmallNet, finetune, rows
 from windtunnel.errors import BadInput, InvalidOption
 from windtunnel.objectives.metrics import Metric
 from windtunnel.trainers.loop.best_checkpoint import BestCheckpoint
+from windtunnel.trainers.loop.devices import check_devices
 from windtunnel.trainers.loop.module import DataModule, FineTuning
 from windtunnel.trainers.loop.trainer_options import TrainerOptions
-from windtunnel.trainers.processes import check_devices
 from windtunnel.trainers.recipe import Recipe
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import warnings
 from os import PathLike
 from typing import Any
 
@@ -12,7 +11,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from windtunnel.atomic_write import write_atomically
-from windtunnel.errors import UnfaithfulOption, join_some
+from windtunnel.errors import UnfaithfulOption, join_some, warn_caller
 from windtunnel.export.tree_files.final_trees import FinalTrees, Tree, missing_left
 from windtunnel.modules.trees.ensemble import MISSING_ZERO, TreeEnsemble
 from windtunnel.program.translated import TranslatedPipeline
@@ -57,11 +56,9 @@ def export(net: TranslatedPipeline, path: str | PathLike[str]) -> None:
     content = json.dumps(model(trees)).encode("ascii")
     if columns := _rounded_columns(trees.ensemble):
         names = [f"column {column}" if trees.columns is None else trees.columns[column] for column in columns]
-        warnings.warn(
+        warn_caller(
             f"XGBoost reads rows as float32, in which different thresholds of {join_some(names)} are equal: rows "
             "between them take another branch, and get other scores. format='lightgbm' compares float64.",
-            UserWarning,
-            stacklevel=4,
         )
     write_atomically(path, content)
 

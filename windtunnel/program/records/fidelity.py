@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Container
 from dataclasses import dataclass, replace
 from typing import Any, Self
@@ -13,6 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from windtunnel.encode import Batch
+from windtunnel.errors import warn_caller
 
 OUTPUT_METHODS = ("predict_proba", "decision_function", "predict", "transform", "score_samples")
 """The methods to compare, the most informative first."""
@@ -69,15 +69,13 @@ class CalibrationRows:
         return replace(self, batch=self.batch.take(rows), outputs=self.outputs[rows.numpy()])
 
 
-def warn_if_low(fidelity: Fidelity, stacklevel: int) -> None:
+def warn_if_low(fidelity: Fidelity) -> None:
     """Warn of a translation that does not keep ``LEAST_R2``."""
     if fidelity.r2 < LEAST_R2:
-        warnings.warn(
+        warn_caller(
             f"the translation keeps R2 {fidelity.r2:.4f} of the source's outputs on the {fidelity.rows:,} calibration "
             f"rows, which should be {LEAST_R2} or more. Give more calibration rows, or take windtunnel.compile for "
             "exact outputs without training.",
-            UserWarning,
-            stacklevel=stacklevel,
         )
 
 

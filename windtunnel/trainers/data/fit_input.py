@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from windtunnel.errors import BadInput
+from windtunnel.errors import BadInput, warn_caller
 from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.progress import Phase
 from windtunnel.trainers.data.encoded_loader import EncodedLoader
@@ -71,11 +70,9 @@ class FitInput:
                 "windtunnel.stream reads Parquet files faster)"
             )
         if not self.validated:
-            warnings.warn(
+            warn_caller(
                 f"fit reads the {self.role} loader anew in each epoch, as {reason}. It cannot hold rows out of such a "
                 "loader: it validates on training rows, and trains no residual model. Give validation rows as valid=.",
-                UserWarning,
-                stacklevel=7,  # the caller of fit
             )
         return batches
 

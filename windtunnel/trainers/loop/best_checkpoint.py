@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import time
-import warnings
 from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import asdict
@@ -18,7 +17,7 @@ from pytorch_lightning.plugins.io import TorchCheckpointIO
 from torch import Tensor, nn
 
 from windtunnel.atomic_write import replacing
-from windtunnel.errors import BadInput
+from windtunnel.errors import BadInput, warn_caller
 from windtunnel.objectives.metrics import Metric
 from windtunnel.program.records.fit_record import AT_LIMIT
 from windtunnel.program.records.history import Epoch
@@ -169,11 +168,9 @@ class BestCheckpoint(Checkpoint):
         self._epoch_began = now
         self._save(trainer)
         if not math.isfinite(metric):
-            warnings.warn(
+            warn_caller(
                 f"training diverged in epoch {record.epoch} (the metric is {metric}); epoch {self.best_epoch} is kept. "
                 "Take a lower learning_rate, or clip=1.0.",
-                UserWarning,
-                stacklevel=2,
             )
         trainer.should_stop = trainer.should_stop or self._should_stop()
 

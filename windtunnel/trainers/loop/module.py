@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import math
-import warnings
 from collections.abc import Callable, Mapping
 from copy import copy
 from dataclasses import replace
@@ -17,7 +16,7 @@ from torch.optim import SGD, Adam, AdamW, Optimizer
 from torch.optim.lr_scheduler import LambdaLR
 
 from windtunnel.encode import Batch
-from windtunnel.errors import BadInput
+from windtunnel.errors import BadInput, warn_caller
 from windtunnel.modules.base import Module
 from windtunnel.objectives.losses import loss_for
 from windtunnel.program.translated import TranslatedPipeline
@@ -248,11 +247,9 @@ class DataModule(Loaders):
             valid_rows = rows
             self.validated_on = "training rows"
             if isinstance(rows, EncodedRows):  # FitInput warns of loaders
-                warnings.warn(
+                warn_caller(
                     f"{rows.size} rows are too few to hold some out: fit validates on training rows, and trains no "
                     "residual model. Give validation rows as valid=.",
-                    UserWarning,
-                    stacklevel=4,  # the caller of fit
                 )
         super().__init__(rows, valid_rows.in_order())
         self._is_batched = isinstance(train, EncodedRows)  # by the caller

@@ -13,8 +13,8 @@ from pytorch_lightning.callbacks import Checkpoint, ProgressBar
 from pytorch_lightning.loggers import CSVLogger, Logger, TensorBoardLogger
 
 from windtunnel.errors import BadInput, InvalidOption
+from windtunnel.trainers.loop.devices import check_devices, planned_processes, trainer_arguments
 from windtunnel.trainers.loop.quiet import quiet
-from windtunnel.trainers.processes import check_devices, planned_processes, trainer_arguments
 from windtunnel.trainers.recipe import Recipe
 
 TRAINER_SETS = ("clip", "epochs", "max_steps", "val_check_interval")

@@ -21,6 +21,7 @@ from windtunnel.modules.tables.large_tables import large_tables
 from windtunnel.program.records.history import Epoch
 from windtunnel.trainers.loop.best_checkpoint import CHECKPOINT, BestCheckpoint, LocalCheckpointIO
 from windtunnel.trainers.loop.checkpoints import CheckpointOptions, as_bad_file, resume
+from windtunnel.trainers.loop.devices import ignore_process_warnings
 from windtunnel.trainers.loop.dropout import dropout_at
 from windtunnel.trainers.loop.epoch_progress import EpochProgress
 from windtunnel.trainers.loop.module import FineTuning, Loaders
@@ -31,7 +32,6 @@ from windtunnel.trainers.loop.training_plan import TrainingPlan
 from windtunnel.trainers.loop.validation_intervals import ValidationIntervals
 from windtunnel.trainers.loop.weight_average import WeightAverage
 from windtunnel.trainers.optimizers.visited_rows import ADAM, VisitedRows, gradients_of_rows
-from windtunnel.trainers.processes import ignore_process_warnings
 from windtunnel.trainers.recipe import Recipe
 
 
