@@ -18,7 +18,7 @@ from torch import Tensor
 
 from windtunnel.api.compile import exact_translation
 from windtunnel.api.translation import Translation
-from windtunnel.compiler.strategies import convert_trees
+from windtunnel.compiler.strategies import use_fastest_forms
 from windtunnel.errors import BadInput, InvalidOption, warn_caller
 from windtunnel.estimators.cross_fitted import CrossFittedClassifier, CrossFittedRegressor
 from windtunnel.modules.base import Module
@@ -170,7 +170,7 @@ def _held_out(rows: int, groups: Any, time: Any, recipe: Recipe) -> Tensor | Non
 def _fast_translation(source: Any) -> Translation:
     """The exact translation, with the fastest strategy for its trees."""
     net = exact_translation(source, torch.float64)
-    net.configure(strategy_choices=convert_trees(net.program, "auto"))
+    use_fastest_forms(net)
     return net
 
 

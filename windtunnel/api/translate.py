@@ -9,7 +9,7 @@ from typing import Any
 from windtunnel.api.translation import Translation
 from windtunnel.assemble import Assembly
 from windtunnel.compiler.passes import look_up_sums
-from windtunnel.compiler.strategies import convert_trees
+from windtunnel.compiler.strategies import use_fastest_forms
 from windtunnel.encode import Rows
 from windtunnel.errors import UnsupportedEstimator
 from windtunnel.pipeline.constraints import warn_of_constraints
@@ -83,7 +83,7 @@ def translate(
     if softens and net.head.link == "probabilities" and not isinstance(net.head.classes, list):
         # Outputs of soft trees do not quite add up to 1, and may be below 0 or above 1.
         net.replace_head(replace(net.head, link="shares"))
-    net.configure(strategy_choices=convert_trees(net.program, "auto"))
+    use_fastest_forms(net)
     net.mark_initial_weights()
     calibration = None
     if calibrate is not None:

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-from windtunnel.compiler.strategies import convert_trees
+from windtunnel.compiler.strategies import use_fastest_forms
 from windtunnel.encode import Batch
 from windtunnel.encode.row_values import check_length, encode_weights, to_arrays
 from windtunnel.errors import BadInput, InvalidOption, UnfaithfulOption
@@ -47,7 +47,7 @@ def harden(net: Net, valid: Any = None) -> Net:
     for position, step in enumerate(hard.program.steps):
         if isinstance(step.module, SoftSplits):
             hard.replace_modules({position: _hard(hard, position, rows)})
-    hard.configure(strategy_choices=convert_trees(hard.program, "auto"))
+    use_fastest_forms(hard)
     hard.finish_softening()
     hard.mark_initial_weights()
     measured = None if rows is None else measure_change(net, hard, rows, target, weight)

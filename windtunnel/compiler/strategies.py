@@ -23,6 +23,7 @@ from windtunnel.modules.trees.forms.ranked_walk import RankedWalkTrees
 from windtunnel.modules.trees.hard import HardTrees
 from windtunnel.program.program import Program
 from windtunnel.program.records.strategy_choice import StrategyChoice
+from windtunnel.program.translated import TranslatedPipeline
 
 FORMS: dict[str, type[HardTrees]] = {
     "gemm": GemmTrees,
@@ -92,6 +93,11 @@ def convert_trees(
                 choices.append(choice)
             step.set_submodule(path, formed[trees])
     return choices
+
+
+def use_fastest_forms(net: TranslatedPipeline) -> None:
+    """Replace the tree ensembles of a translation by their fastest forms, and record the choices."""
+    net.configure(strategy_choices=convert_trees(net.program, "auto"))
 
 
 def has_forms(module: nn.Module) -> TypeGuard[HardTrees]:

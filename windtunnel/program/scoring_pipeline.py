@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol, Self
 
@@ -99,8 +100,7 @@ class ScoringPipeline(nn.Module):
         self.engine: Engine | None = None
         self.batch_size = rows_at_once(program)
         self._facts: ProgramFacts | None = None
-        # With the facts and the engine that it was made of; in a tuple, so that it is no module of this one.
-        self._summed: tuple[ProgramFacts, Engine | None, ScoringPipeline] | None = None
+        self._summed: SummedPipeline | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"_facts": None, "_summed": None}  # a copy makes them of its own modules
@@ -215,13 +215,14 @@ class ScoringPipeline(nn.Module):
         """The pipeline whose host steps sum their counts; None if no step does, or the engine is fixed."""
         if facts.summed_counts is None or (self.engine is not None and self.engine.fixed) or facts.device() != CPU:
             return None
-        if self._summed is None or self._summed[:2] != (facts, self.engine):
+        summed = self._summed
+        if summed is None or (summed.facts, summed.engine) != (facts, self.engine):
             program, encoder, hosts = facts.summed_counts
-            net = ScoringPipeline(program, encoder, self.head, hosts).train(self.training)
-            net.engine = None if self.engine is None else self.engine.renewed(program, encoder)
-            self._summed = facts, self.engine, net
-        self._summed[2].batch_size = self.batch_size
-        return self._summed[2]
+            pipeline = ScoringPipeline(program, encoder, self.head, hosts).train(self.training)
+            pipeline.engine = None if self.engine is None else self.engine.renewed(program, encoder)
+            summed = self._summed = SummedPipeline(facts, self.engine, pipeline)
+        summed.pipeline.batch_size = self.batch_size
+        return summed.pipeline
 
     def _sparse_output(
         self, facts: ProgramFacts, method: str, matrix: sparse.csr_array, finish: Callable[[Tensor], Tensor] | None
@@ -374,3 +375,15 @@ class ScoringPipeline(nn.Module):
             f"float32 in {where} reach a step that does not take them. "
             "Impute or drop them, or put a SimpleImputer in the pipeline before fitting it."
         )
+
+
+@dataclass(frozen=True)
+class SummedPipeline:
+    """A pipeline whose host steps sum their counts, with the facts and the engine that it was made of.
+
+    As an attribute it is no submodule of the pipeline that it stands for.
+    """
+
+    facts: ProgramFacts
+    engine: Engine | None
+    pipeline: ScoringPipeline

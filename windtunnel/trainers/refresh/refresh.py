@@ -22,6 +22,7 @@ def refresh(
     anchor: float | None = None,
     keep_old: bool = True,
     seed: int = 0,
+    progress: bool = True,
 ) -> Net:
     """Update with new rows: leaf values of trees and the residual model move, new categories get rows.
 
@@ -55,6 +56,8 @@ def refresh(
         predicted changes with time, this holds the refresh back.
     seed : int
         Seed of the rows that are held out.
+    progress : bool
+        Whether to show a progress bar.
 
     Returns
     -------
@@ -71,11 +74,16 @@ def refresh(
     """
     _check(net, anchor, seed)
 
+    from windtunnel.progress import log, show_progress
     from windtunnel.trainers.refresh.update import update
 
     anchors = ANCHORS if anchor is None else (float(anchor),)
     inputs = {"new": new, "valid": valid, "replay": replay}
-    net.record(history=update(net, inputs, anchors, keep_old=keep_old, seed=seed))
+    with show_progress(progress):
+        history = update(net, inputs, anchors, keep_old=keep_old, seed=seed)
+    net.record(history=history)
+    if progress:
+        log(history.summary)
     return net
 
 

@@ -6,12 +6,13 @@ import time
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
+from itertools import product
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from windtunnel.compiler.strategies import convert_trees
+from windtunnel.compiler.strategies import convert_trees, use_fastest_forms
 from windtunnel.objectives.losses import Loss, loss_for
 from windtunnel.objectives.metrics import Metric
 from windtunnel.program.records.fit_details import TermSummary
@@ -21,6 +22,7 @@ from windtunnel.program.records.refresh_details import RefreshDetails, ScoreChan
 from windtunnel.program.records.training_profile import TrainingProfile
 from windtunnel.program.score_methods import score_rules
 from windtunnel.program.translated import TranslatedPipeline
+from windtunnel.progress import Phase
 from windtunnel.trainers.fit_details import calibration, reliability, summarise_terms
 from windtunnel.trainers.loop.evaluation import Evaluation, evaluate_scores
 from windtunnel.trainers.refresh.movable_values import MovableValues, MovedValues
@@ -106,11 +108,12 @@ def update(
     )
 
     before = scoring.result("translation", values.scores)
-    attempts = [
-        _attempt(values, scoring, anchor, replays, keep_old=keep_old)
-        for anchor in anchors
-        for replays in ((False, True) if data.old.any() else (False,))
-    ]
+    replays = (False, True) if data.old.any() else (False,)
+    attempts = []
+    with Phase("trying anchors", total=len(anchors) * len(replays)) as phase:
+        for anchor, replayed in product(anchors, replays):
+            attempts.append(_attempt(values, scoring, anchor, replayed, keep_old=keep_old))
+            phase.advance()
     passed = [attempt for attempt in attempts if not attempt.result.reason]
     kept = min(passed, key=lambda attempt: _loss(attempt.result)) if passed else None
     best, scores = (before, values.scores) if kept is None else (kept.result, kept.moved.scores)
@@ -192,7 +195,7 @@ def _install(net: TranslatedPipeline, trial: TranslatedPipeline) -> None:
     program = trial.program.to(net.device())
     net.replace_program(program, origins=trial.origins, encoder=trial.encoder, head=trial.head)
     net.finish_softening()
-    net.configure(strategy_choices=convert_trees(net.program, "auto"))
+    use_fastest_forms(net)
     mark_initial_residual_weights(net)
     net.eval()
 

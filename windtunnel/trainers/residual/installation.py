@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from windtunnel.compiler.strategies import convert_trees
+from windtunnel.compiler.strategies import use_fastest_forms
 from windtunnel.modules.base import Module
 from windtunnel.modules.linear.residual_model import ResidualSum
 from windtunnel.program.head import Head
@@ -41,7 +41,7 @@ def install_pipeline(net: TranslatedPipeline, pipeline: PipelineState) -> None:
     net.replace_program(pipeline.program, origins=_origins(net, pipeline.program), head=pipeline.head)
     net.replace_modules(pipeline.modules)
     if pipeline.modules:
-        net.configure(strategy_choices=convert_trees(net.program, "auto"))
+        use_fastest_forms(net)
     net.finish_softening()
     net.program.requires_grad_(False)
     net.mark_initial_weights()
@@ -85,7 +85,7 @@ def install_boosted(net: TranslatedPipeline, boosted: BoostedResidual) -> None:
     _append(net, ResidualSum(boosted.weight), [scores, _last(net, scores.count)])
     for module in (boosted.statistics, boosted.trees, boosted.network):
         module.cast(getattr(torch, net.encoder.dtype))
-    net.configure(strategy_choices=convert_trees(net.program, "auto"))
+    use_fastest_forms(net)
     net.mark_initial_weights()
     net.eval()
 
