@@ -180,7 +180,7 @@ def refresh(
     new, validation, old = (
         None if path is None else read_target_rows_of(net, path, target) for path in (rows, valid, replay)
     )
-    net.refresh(new, valid=validation, replay=old, keep_old=keep_old)
+    net.refresh(new, valid=validation, replay=old, keep_old=keep_old, progress=False)
     typer.echo(str(net.history))
     net.save(output)
     typer.echo(f"wrote {output}")

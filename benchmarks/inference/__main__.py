@@ -34,8 +34,8 @@ def main(
     engine: Annotated[
         list[str] | None,
         typer.Option(
-            help="BACKEND, BACKEND/STRATEGY, and either with /float32, where BACKEND is native, torch, torchscript, "
-            "exported, onnx, cudagraphs or aoti, which takes up to a minute to compile; "
+            help="BACKEND, BACKEND/STRATEGY (not native), and either with /float32, where BACKEND is native, torch, "
+            "torchscript, exported, onnx, cudagraphs or aoti, which takes up to a minute to compile; "
             f"by default {', '.join(ENGINES)}."
         ),
     ] = None,

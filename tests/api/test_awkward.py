@@ -293,6 +293,8 @@ def test_names_that_are_half_a_surrogate_pair_in_a_translation() -> None:
     pipeline, rows = half_surrogate_names()
     net = windtunnel.translate(pipeline, calibrate=rows)
     assert list(net.explain(rows.iloc[:5]).to_frame()) == ["base", "\ud800", "b\udc00", "score"]
+    net.fit((rows, rows["b\udc00"] == "Oslo"), epochs=1, progress=False)
+    assert net.report().to_dict()["history"]["metric"] == net.history.metric
     with pytest.raises(BadInput, match=r"columns missing: '\\ud800'"):
         net.predict(rows.iloc[:, [1]])
 

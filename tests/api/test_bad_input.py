@@ -128,6 +128,12 @@ def test_options_of_translate(name: str) -> None:
     says(error, f"translate got {text}.")
 
 
+@pytest.mark.parametrize("options", [{"strategy": "gemm"}, {"tune": True}])
+def test_the_native_library_takes_no_strategy(options: dict[str, Any]) -> None:
+    with pytest.raises(InvalidOption, match="for backend='native', which has its own forms of trees"):
+        windtunnel.compile(linear(), backend="native", **options)
+
+
 def test_calibration_without_rows(rows: pd.DataFrame) -> None:
     for function in (windtunnel.translate, windtunnel.compile):
         with pytest.raises(BadInput) as error:

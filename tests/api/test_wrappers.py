@@ -7,9 +7,10 @@ import pytest
 from catboost import CatBoostClassifier, Pool
 from scipy.sparse import issparse
 from sklearn import config_context
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.compose import make_column_transformer
 from sklearn.datasets import load_breast_cancer, load_diabetes
+from sklearn.exceptions import NotFittedError
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV, cross_val_score
@@ -297,3 +298,28 @@ def test_unknown_arguments():
         WindTunnelRegressor(epochs=2)
     with pytest.raises(InvalidOption, match=r"n_trials= is no argument of sweep: did you mean trials\?"):
         windtunnel.sweep(None, None, None, n_trials=3)
+
+
+def test_a_fitted_wrapper_reports_on_test_rows_and_exports(tmp_path):
+    X, y = load_breast_cancer(return_X_y=True)
+    estimator = WindTunnelClassifier(recipe=Recipe(residual=False, epochs=1))
+    with pytest.raises(NotFittedError):
+        estimator.history_  # noqa: B018
+    estimator.fit(X[:300], y[:300])
+    assert "fine-tuned" in estimator.report((X[300:], y[300:])).test_scores
+    estimator.export(tmp_path / "model.c")
+    assert (tmp_path / "model.c").stat().st_size
+
+
+def test_options_of_the_translation_are_checked_before_anything_is_fitted():
+    X, y = load_breast_cancer(return_X_y=True)
+    for folds in ("auto", 2):
+        with pytest.raises(InvalidOption, match="level='L9'"):
+            WindTunnelClassifier(FailingClassifier(), level="L9", folds=folds).fit(X, y)
+
+
+class FailingClassifier(ClassifierMixin, BaseEstimator):
+    """Must not be fitted."""
+
+    def fit(self, X, y):
+        raise AssertionError

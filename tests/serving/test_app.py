@@ -137,7 +137,8 @@ def test_bad_bodies_are_named(call, what):
 @pytest.mark.parametrize(
     ("body", "said"),
     [
-        ([[2, 1], [3]], "row 0 has 2 numbers and row 1 has 1"),
+        ([[2, 1], [3]], "row 0 has 2 values and row 1 has 1"),
+        ([[2, [1]]], "row 0 holds a list"),
         ([[2, 1], None], "row 1 is null"),
         ([[2, "1_000"]], "row 0 holds a text"),
         ([[2, None], [{}, 1]], "row 1 holds an object"),
@@ -350,8 +351,10 @@ def test_files_of_one_name_are_rejected(folder):
 
 def test_one_path_is_a_server_of_one_model(folder):
     assert application(str(folder / "churn.windtunnel"))
-    with pytest.raises(windtunnel.InvalidOption, match="the path of at least one model file"):
-        application([windtunnel.load(folder / "churn.windtunnel")])
+    net = windtunnel.load(folder / "churn.windtunnel")
+    for models, said in (([net], "is a Translation"), (net, "is a Translation"), ([], "at least one file")):
+        with pytest.raises(windtunnel.InvalidOption, match=said):
+            application(models)
 
 
 @pytest.mark.parametrize("limits", [{"timeout": 0}, {"max_bytes": -5}, {"max_wait_ms": -1}])

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from windtunnel.api.compile import compile
 from windtunnel.api.translation import Translation
+from windtunnel.encode.row_values import check_length
 from windtunnel.encode.rows import count_rows
 from windtunnel.errors import BadInput, InvalidOption, UnsupportedEstimator
 from windtunnel.serving.cascade.cascade import Cascade
@@ -81,7 +82,7 @@ def cascade(
     Raises
     ------
     BadInput
-        Labels of ``valid`` that are none of the classes.
+        No pairs of rows and as many targets, labels that are none of the classes, or targets of a single class.
     UnsupportedEstimator
         The pipeline has no feature groups, its last step cannot be compiled, or a row depends on the others (NMF).
     InvalidOption
@@ -104,10 +105,11 @@ def cascade(
             "them; use the pipeline without a cascade."
         )
     if isinstance(full.head.classes, np.ndarray):
-        full.head.encode_target(target)  # rejects labels that are none of the classes
-        if len(np.unique(train[1])) < 2:
+        # Labels of no class are rejected.
+        of_train, of_valid = (np.unique(full.head.encode_target(part).numpy()) for part in (train[1], target))
+        if len(of_train) < 2:
             raise BadInput("the targets of train are all of one class, so that there is no small model to fit")
-        if metric == "auc" and len(np.unique(target)) < 2:
+        if metric == "auc" and len(of_valid) < 2:
             raise BadInput("the targets of valid are all of one class, of which there is no AUC; give other rows")
     groups = feature_groups(grouped, rows, target, cost or {}, seed, compile)
     full_probabilities = _probabilities(full, rows, metric)
@@ -135,12 +137,13 @@ def cascade(
 def _check_rows(**parts: Any) -> None:
     """Raise ``BadInput`` for anything but rows and as many targets, without weights."""
     for name, part in parts.items():
-        if not isinstance(part, tuple) or len(part) != 2:
-            given = f"tuple of {len(part)}" if isinstance(part, tuple) else type(part).__name__
+        if not isinstance(part, tuple | list) or len(part) != 2:
+            given = f"{type(part).__name__} of {len(part)}" if isinstance(part, tuple | list) else type(part).__name__
             raise BadInput(f"{name} is a {given}; give (X, y). A cascade takes no row weights")
-        rows, targets = map(count_rows, (part[0], np.reshape(part[1], (-1, 1))))
-        if rows != targets or not rows:
-            raise BadInput(f"{name} has {rows:,} rows and {targets:,} targets; give as many of both, one at least")
+        rows = count_rows(part[0])
+        check_length(f"the target of {name}", part[1], rows)
+        if not rows:
+            raise BadInput(f"{name} has no rows; give at least one")
 
 
 def _check_options(metric: str, accuracy_loss: float, gamma: float | None) -> None:

@@ -67,8 +67,8 @@ def compile(
         A few raw rows; needed only if a step on the host of a pipeline does not say how many columns it returns.
     tune : bool
         Whether "auto" measures on this machine, with this backend, the strategies that it expects to be fastest.
-        AOTInductor takes a minute for each. ONNX Runtime and the native library have their own forms of trees,
-        whatever the strategy.
+        AOTInductor takes a minute for each. ONNX Runtime has its own form of trees, whatever the strategy; so has the
+        native library, for which ``strategy`` and ``tune`` are rejected.
 
     Returns
     -------
@@ -97,7 +97,7 @@ def compile(
         net.configure(engine=native, batch_size=batch_size)
         return net
     backend = "torch" if backend == "auto" else backend
-    measure = tree_runner(backend) if tune and backend not in ("onnx", "native") else None
+    measure = tree_runner(backend) if tune and backend != "onnx" else None
     # The native library has its own forms of trees.
     choices = () if backend == "native" else convert_trees(net.program, strategy, rows=batch_size, measure=measure)
     net.configure(engine=engine(net, backend), batch_size=batch_size, strategy_choices=choices)
@@ -133,7 +133,7 @@ def _check_compile(backend: str, strategy: str, batch_size: int | None, dtype: A
     if strategy not in STRATEGIES:
         wrong.append(f"strategy={strategy!r}; accepted are {', '.join(map(repr, STRATEGIES))}")
     if backend == "native" and (strategy != "auto" or tune):
-        wrong.append("strategy= or tune= for backend='native', which has forms of trees of its own; leave them out")
+        wrong.append(f"strategy={strategy!r} and tune={tune} for backend='native', which has its own forms of trees")
     if batch_size is not None and (not isinstance(batch_size, int) or batch_size < 1):
         wrong.append(f"batch_size={batch_size!r}; accepted are whole numbers from 1 up and None")
     name = "float64" if dtype is None else str(np.dtype(dtype) if isinstance(dtype, type) else dtype)

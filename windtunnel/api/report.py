@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import math
 import platform
 from collections import Counter
@@ -12,7 +13,7 @@ from html import escape
 from importlib.metadata import version
 from typing import Any, Literal
 
-from pydantic_core import from_json, to_json
+from pydantic_core import to_jsonable_python
 from rich import box
 from rich.console import Console
 from rich.table import Table
@@ -105,7 +106,7 @@ class Report:
 
         A number that is not finite, as the AUROC of rows of one class, is None.
         """
-        values: dict[str, Any] = from_json(self.to_json())
+        values: dict[str, Any] = json.loads(self.to_json())
         return values
 
     def to_json(self) -> str:
@@ -117,7 +118,7 @@ class Report:
             "history": self.history,
             "test_scores": self.test_scores,
         }
-        return to_json(report, indent=2, inf_nan_mode="null").decode()
+        return json.dumps(to_jsonable_python(report, inf_nan_mode="null"), indent=2, allow_nan=False)
 
     def __repr__(self) -> str:
         return str(self)

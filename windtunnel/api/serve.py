@@ -91,20 +91,22 @@ def serve(
 
 def _paths(models: Any) -> list[Path]:
     """The paths of one model or several; ``InvalidOption`` for none, and for models in the place of paths."""
-    given = [models] if isinstance(models, str | PathLike) else list(models)
-    if not given or not all(isinstance(each, str | PathLike) for each in given):
-        raise InvalidOption("serve needs the path of at least one model file, which save of a net or a cascade wrote")
+    given = [*models] if isinstance(models, list | tuple) else [models]
+    if wrong := [type(each).__name__ for each in given if not isinstance(each, str | PathLike)]:
+        raise InvalidOption(f"a model to serve is a {wrong[0]}; give the path of a file that save wrote")
+    if not given:
+        raise InvalidOption("there is no model to serve; give the path of at least one file")
     return [Path(each) for each in given]
 
 
-def ray_deployment(models: Sequence[str | PathLike[str]], **limits: Any) -> Any:
+def ray_deployment(models: str | PathLike[str] | Sequence[str | PathLike[str]], **limits: Any) -> Any:
     """A deployment of Ray Serve, whose replicas speak what ``serve`` speaks; needs the extra ``ray``.
 
     ``ray.serve.run(ray_deployment(["model.windtunnel"]).options(num_replicas=2).bind())`` starts it.
 
     Parameters
     ----------
-    models : sequence of paths
+    models : path or sequence of paths
         Files that every node can read. The stem of a file is the name of its model.
     **limits
         Fields of ``windtunnel.serving.models.Limits``.

@@ -21,13 +21,13 @@ from windtunnel.estimators.takes_sequence import takes_sequence
 from windtunnel.modules.ensembles.log_pool import LEAST_PROBABILITY
 
 
-def _check_groups_and_time(**columns: Any) -> None:
-    """Raise ``BadInput`` for the name of a column in the place of its values, and for missing times."""
-    for name, values in columns.items():
+def _check_groups_and_time(groups: Any, time: Any) -> None:
+    """Raise ``BadInput`` for the name of a column in the place of its values, and for missing values."""
+    for name, values in (("groups", groups), ("time", time)):
         if isinstance(values, str):
             raise BadInput(f"{name}={values!r} is a text; give a value per row, such as {name}=X[{values!r}]")
-    if columns["time"] is not None and (missing := int(pd.isna(np.asarray(columns["time"])).sum())):
-        raise BadInput(f"time= has {missing} missing values, which have no place in the order; drop these rows")
+        if values is not None and (missing := int(pd.isna(np.asarray(values)).sum())):
+            raise BadInput(f"{name}= has {missing} missing values; drop these rows, or give them a value")
 
 
 class _CrossFitted(BaseEstimator):
@@ -56,7 +56,7 @@ class _CrossFitted(BaseEstimator):
         check_needs_no_queries(self.estimator)
         validate_data(self, X, skip_check_array=True)  # names and number of columns
         y = column_or_1d(y, warn=True)
-        _check_groups_and_time(groups=groups, time=time)
+        _check_groups_and_time(groups, time)
         check_consistent_length(X, y, sample_weight, groups, time)
         if is_classifier(self):
             check_classification_targets(y)

@@ -36,7 +36,7 @@ def explain(net: TranslatedPipeline, rows: Rows, background: Rows | None = None,
     encoded = net.encode(rows)  # steps on the host learn the names of their columns here
     if encoded.ids.shape[0] == 0:
         raise BadInput("got 0 rows; at least 1 is needed to explain.")
-    net.scores(rows)  # raises for what ``predict`` rejects
+    net.scores(encoded)  # raises for what ``predict`` rejects
     raw, compared = RawColumns.of(net), None if background is None else _background_rows(net, background)
     pipeline, boosted, residual = _parts(net, raw)
     of_columns = pipeline.contributions(encoded, partial(_background, net, encoded, compared), samples)
@@ -89,7 +89,7 @@ def _background_rows(net: TranslatedPipeline, background: Rows) -> Background:
     batch = net.encode(background)
     if len(batch.ids) < 2:
         raise BadInput(f"background has {len(batch.ids)} rows; give at least 2, such as a hundred training rows")
-    net.scores(background)  # raises for what ``predict`` rejects
+    net.scores(batch)  # raises for what ``predict`` rejects
     return Background(batch, f"{len(batch.ids):,} background rows")
 
 

@@ -14,7 +14,7 @@ from starlette.types import Receive, Scope, Send
 from windtunnel.errors import Overloaded
 from windtunnel.serving import metrics
 from windtunnel.serving.models import Limits, Models, ServedModel
-from windtunnel.serving.responses import ERRORS, NotAccepted, TooLarge, error_response
+from windtunnel.serving.responses import ERRORS, TooLarge, UnsupportedMediaType, error_response
 
 BODIES = 4
 """How many bodies of the largest size may be in memory at once."""
@@ -84,12 +84,12 @@ class Endpoint:
         try:
             model = self._models.find(scope["path_params"])
             name = model.name  # names that clients invent do not become labels
+            headers = Headers(scope=scope)
+            if (coding := headers.get("content-encoding", "")).lower() not in ("", "identity"):
+                raise UnsupportedMediaType(f"the body has Content-Encoding {coding[:50]!r}; send it without.")
             if not await self._requests.receive(receive, body):
                 metrics.count_request(name, 499, perf_counter() - start)
                 return
-            headers = Headers(scope=scope)
-            if (coding := headers.get("content-encoding", "identity").lower()) != "identity":
-                raise NotAccepted(f"the body has Content-Encoding {coding[:50]!r}; send it without.")
             response = await self._respond(model, headers, body)
         except ERRORS as error:
             response = error_response(error)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -50,21 +51,18 @@ def rows_of_json(value: Any, schema: Schema) -> Rows:
 
 def _array(rows: list[Any], schema: Schema) -> Any:
     """An array of rows as lists; ``BadInput`` for other rows, different lengths, and texts in the place of numbers."""
-    width = len(rows[0])
+    width, numbers = len(rows[0]), schema.inputs[0].datatype == "FP64"
     for position, row in enumerate(rows):
         if not isinstance(row, list):
-            raise BadInput(f"a row must be a list of numbers, as row 0 is; row {position} is {_json_type(row)}.")
+            raise BadInput(f"a row must be a list, as row 0 is; row {position} is {_json_type(row)}.")
         if len(row) != width:
-            raise BadInput(f"row 0 has {width} numbers and row {position} has {len(row)}; give each row all columns.")
-    if schema.inputs[0].datatype != "FP64":
-        return np.array(rows, dtype=object)
-    values = np.array(rows)
-    if values.dtype.kind in "fiub" and values.ndim == 2:
-        return values.astype(float)
-    for position, row in enumerate(rows):
-        if wrong := [cell for cell in row if cell is not None and not isinstance(cell, int | float)]:
-            raise BadInput(f"a row must be a list of numbers; row {position} holds {_json_type(wrong[0])}.")
-    return np.array(rows, dtype=float)
+            raise BadInput(f"row 0 has {width} values and row {position} has {len(row)}; give each row all columns.")
+    accepted = {int, float, bool, type(None)} | ({str} if not numbers else set())
+    if set(map(type, chain.from_iterable(rows))) - accepted:
+        position, cell = next((at, cell) for at, row in enumerate(rows) for cell in row if type(cell) not in accepted)
+        kinds = "numbers" if numbers else "numbers and texts"
+        raise BadInput(f"a row must be a list of {kinds}; row {position} holds {_json_type(cell)}.")
+    return np.array(rows, dtype=float if numbers else object)
 
 
 def _json_type(value: Any) -> str:

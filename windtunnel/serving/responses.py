@@ -20,14 +20,14 @@ class NotFound(WindTunnelError):
     """A model or version that the server does not have."""
 
 
-class NotAccepted(WindTunnelError):
+class UnsupportedMediaType(WindTunnelError):
     """A body in a form that the server does not take."""
 
 
 _STATUS: dict[type[Exception], int] = {
     NotFound: 404,
     TooLarge: 413,
-    NotAccepted: 415,
+    UnsupportedMediaType: 415,
     BadInput: 422,
     InvalidOption: 422,
     Overloaded: 503,

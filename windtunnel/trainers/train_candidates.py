@@ -34,7 +34,7 @@ from windtunnel.trainers.residual.boosted.candidates import add_boosted
 from windtunnel.trainers.residual.candidates import Candidate, residual_candidates
 from windtunnel.trainers.residual.installation import PipelineState, without_residual
 from windtunnel.trainers.residual.residual_training import train_residual
-from windtunnel.trainers.residual.setup import prepare_residual, residual_base_for_loss, why_no_residual
+from windtunnel.trainers.residual.setup import NoResidual, prepare_residual
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ def train_candidates(run: FitRun) -> TrainedCandidates:
     trained = _train_by_recipe(run)
     source, *others = trained.candidates
     pipeline = source.pipeline or PipelineState(program, {}, net.head)
-    source = replace(source, name="source pipeline", pipeline=pipeline)
+    source = replace(source, name="source pipeline", pipeline=pipeline, restores_program=False)
     return replace(trained, candidates=[earlier, source, *others], initial=earlier)
 
 
@@ -106,29 +106,29 @@ def _train_by_recipe(run: FitRun) -> TrainedCandidates:
     if not recipe.residual or cannot_test:
         return _train_untested_translation(run)
     trained = _train_residual(run)
-    if trained is not None:
-        return trained
-    return _without_training(run) if residual_base_for_loss(net, recipe) is not None else _train_tested_translation(run)
+    if isinstance(trained, NoResidual):
+        return _without_training(run, trained.reason) if trained.reason else _train_tested_translation(run)
+    return trained
 
 
-def _without_training(run: FitRun) -> TrainedCandidates:
+def _without_training(run: FitRun, reason: str) -> TrainedCandidates:
     """The translation as it is, as epoch 0, where the validation rows give no reason to train anything."""
     began, metric = time.perf_counter(), run.recipe.metric_for(run.net)
     loss, value = evaluate_program(run.net, run.net.program, run.recipe, run.data.valid)
     check_initial_value(metric.name, value)
     epoch_0 = Epoch(0, None, loss, value, 0.0, time.perf_counter() - began)
-    result = TrainingResult([epoch_0], 0, value, stopped=f"before it began: {why_no_residual(run.data)}")
+    result = TrainingResult([epoch_0], 0, value, stopped=f"before it began: {reason}")
     translation = Candidate("translation", value, loss, epoch=0)
     source = source_candidate(run.net, run.data, run.recipe) if run.net.exact_modules else None
     return TrainedCandidates(metric, result, [translation, *([] if source is None else [source])], translation)
 
 
-def _train_residual(run: FitRun) -> TrainedCandidates | None:
-    """Train a residual model; None where ``prepare_residual`` returns none."""
+def _train_residual(run: FitRun) -> TrainedCandidates | NoResidual:
+    """Train a residual model, where there is one to train."""
     net, data, recipe = run.net, run.data, run.recipe
     setup = prepare_residual(net, data, recipe)
-    if setup is None:
-        return None
+    if isinstance(setup, NoResidual):
+        return setup
     trained = train_residual(setup, recipe, run.lightning, run.checkpoints)
     metric, result = recipe.metric_for(trained.residual.module), trained.training
     candidates = residual_candidates(net, data, setup, trained, recipe)
@@ -202,7 +202,7 @@ def _train_both(run: FitRun) -> TrainedCandidates:
         checkpoints=CheckpointOptions(),
     )
     on_source = _train_residual(residual_run)
-    if on_source is None:
+    if isinstance(on_source, NoResidual):
         return _train_tested_translation(run)
     if on_source.training.error is not None:
         return on_source
@@ -218,7 +218,7 @@ def _train_both(run: FitRun) -> TrainedCandidates:
         candidates.append(tuned)
         if not tuned.rejected and trained.training.error is None:
             on_tuned = _train_residual(residual_run)
-            further = [] if on_tuned is None else on_tuned.candidates[1:]
+            further = [] if isinstance(on_tuned, NoResidual) else on_tuned.candidates[1:]
             candidates += [replace(each, name=f"{JOINT} + {each.name}", epoch=tuned.epoch) for each in further]
     return TrainedCandidates(trained.metric, trained.training, candidates, untrained)
 

@@ -267,7 +267,7 @@ def test_arguments_that_are_no_rows_with_targets_are_rejected(pipeline, rows):
     for wrong, message in [
         ((*train, np.ones(len(train[1]))), "train is a tuple of 3; give .X, y.. A cascade takes no row weights"),
         (train[0], "train is a DataFrame; give"),
-        ((train[0], train[1][:5]), "rows and 5 targets; give as many"),
+        ((train[0], train[1][:5]), "the target of train has 5 values for"),
         ((train[0], np.repeat(train[1][:1], len(train[1]))), "all of one class"),
     ]:
         with pytest.raises(windtunnel.BadInput, match=message):

@@ -35,7 +35,7 @@ def test_an_early_stop_of_a_callback() -> None:
     assert len(finetune(SmallNet(TASKS["binary"]), rows(), callbacks=[Stop()], **QUICK).epochs) == 2
 
 
-@pytest.mark.parametrize("callbacks", ["early", [print]])
+@pytest.mark.parametrize("callbacks", ["early", [print], pl.callbacks.EarlyStopping])
 def test_what_is_no_callback(callbacks: object) -> None:
     with pytest.raises(InvalidOption, match="callbacks= has .*; give callbacks of Lightning"):
         finetune(SmallNet(TASKS["binary"]), rows(), callbacks=callbacks)

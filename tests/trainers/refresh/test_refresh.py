@@ -176,6 +176,7 @@ def test_arguments_are_checked(path: Path) -> None:
         windtunnel.compile(net, backend="torchscript").refresh(rows)
     with pytest.raises(InvalidOption, match="anchor=-1"):
         net.refresh(rows, anchor=-1)
+    assert set(net.refresh(rows, progress=False).history.to_frame()["name"]) >= {"translation", "anchor 5"}
     with pytest.raises(InvalidOption, match="anchor='x'"):
         net.refresh(rows, anchor="x")
     with pytest.raises(InvalidOption, match="seed='x'; give a whole number"):

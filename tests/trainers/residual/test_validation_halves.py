@@ -41,7 +41,7 @@ def trained(monkeypatch: pytest.MonkeyPatch, valid: tuple[Any, Any]) -> TrainedR
     net = windtunnel.translate(LogisticRegression().fit(*train))
     recipe = Recipe(epochs=20, batch_size=64)
     prepared = setup.prepare_residual(net, DataModule(net, train, valid, recipe), recipe)
-    assert prepared is not None
+    assert isinstance(prepared, setup.ResidualSetup)
     return train_residual(prepared, recipe, TrainerOptions(), CheckpointOptions())
 
 

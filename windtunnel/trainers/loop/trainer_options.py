@@ -45,7 +45,7 @@ class TrainerOptions:
 
         ``overrides`` are the options of the caller; those in ``TRAINER_SETS`` are a Trainer's.
         """
-        if others := [each for each in self.callbacks if not hasattr(each, "on_train_start")]:
+        if others := [each for each in self.callbacks if isinstance(each, type) or not hasattr(each, "on_train_start")]:
             raise InvalidOption(
                 f"callbacks= has {others[0]!r}; give callbacks of Lightning, such as "
                 "pytorch_lightning.callbacks.EarlyStopping(...)"

@@ -57,7 +57,7 @@ def refresh(
     seed : int
         Seed of the rows that are held out.
     progress : bool
-        Whether to show a progress bar.
+        Whether to show a progress bar, and to log the result in a line.
 
     Returns
     -------
@@ -70,7 +70,7 @@ def refresh(
         For rows that ``fit`` rejects, for arguments that are neither tuples of rows and targets nor loaders, and for a
         translation that takes no residual model.
     InvalidOption
-        For an anchor that is not accepted, and for a translation on a fixed backend.
+        For an anchor or a seed that is not accepted, and for a translation on a fixed backend.
     """
     _check(net, anchor, seed)
 

@@ -53,6 +53,13 @@ class ResidualSetup:
         return Loaders(train, self.initial.validation_batches(self.valid))
 
 
+@dataclass(frozen=True)
+class NoResidual:
+    """That there is no residual model to train."""
+
+    reason: str  # why the rows give none; empty where the translation or the loss takes none
+
+
 def residual_base_for_loss(net: TranslatedPipeline, recipe: Recipe) -> ResidualBase | None:
     """The base of a residual model with the loss of a recipe; None where a residual model is impossible.
 
@@ -64,20 +71,22 @@ def residual_base_for_loss(net: TranslatedPipeline, recipe: Recipe) -> ResidualB
     return None if of_log_probabilities and of_source_scores else base
 
 
-def prepare_residual(net: TranslatedPipeline, data: DataModule, recipe: Recipe) -> ResidualSetup | None:
-    """Fit tree-block weights and interactions; None where a residual model is impossible or no column is selected.
+def prepare_residual(net: TranslatedPipeline, data: DataModule, recipe: Recipe) -> ResidualSetup | NoResidual:
+    """Fit tree-block weights and interactions.
 
-    It needs two validation rows: one half of them takes part in fitting, the other half tests the result.
+    That needs two validation rows: one half of them takes part in fitting, the other half tests the result.
     """
     base = residual_base_for_loss(net, recipe)
-    if base is None or data.validates_on_training_rows:
-        return None
+    if base is None:
+        return NoResidual("")
+    if data.validates_on_training_rows:
+        return NoResidual("without validation rows no residual model can be tested")
     generator = torch.Generator().manual_seed(recipe.seed)
     loss = explain_failures(loss_for(recipe.loss, base.head))
     validation = data.valid.collect(MAX_ROWS)
     split = split_rows(validation, recipe.seed)
     if not all(map(len, split.halves)):
-        return None
+        return NoResidual("a residual model needs two validation rows")
     metric = recipe.metric_of(base.head, rules=score_rules(base.program))
     weighted = weighted_trees(net, base.program, validation, split, loss, metric, generator)
     modules = dict(net.exact_modules)
@@ -91,7 +100,7 @@ def prepare_residual(net: TranslatedPipeline, data: DataModule, recipe: Recipe) 
     with_residuals = RowsWithResiduals.of(net, base, counted, valid_items, loss, generator)
     fitted = fit_interactions(with_residuals, valid_items, split, recipe.residual_rank, generator)
     if fitted is None:
-        return None
+        return NoResidual("no column explains the residuals")
     initial, validation_halves = fitted
     return ResidualSetup(
         initial=initial,
@@ -104,12 +113,3 @@ def prepare_residual(net: TranslatedPipeline, data: DataModule, recipe: Recipe) 
         train_items=counted,
         mask=mask,
     )
-
-
-def why_no_residual(data: DataModule) -> str:
-    """Why ``prepare_residual`` has no residual model for a translation that takes one."""
-    if data.validates_on_training_rows:
-        return "without validation rows no residual model can be tested"
-    _, target, *weight = data.valid.collect(MAX_ROWS)
-    count = int((weight[0] > 0).sum()) if weight else len(target)
-    return "no column explains the residuals" if count > 1 else "a residual model needs two validation rows"
