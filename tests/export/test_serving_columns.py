@@ -271,7 +271,8 @@ def test_tables_are_read_as_the_translation_reads_them(make: Any, tmp_path: Any)
 
 @pytest.mark.parametrize("column", ["1", 1])
 def test_names_that_are_the_same_text(column: Any) -> None:
-    facts = {"number_columns": ["1"], "string_columns": [], "classes": [], "outputs": ["scores"], "task": "transform"}
+    lists = dict.fromkeys(("string_columns", "none_columns", "told_by_text", "classes"), [])
+    facts = lists | {"number_columns": ["1"], "outputs": ["scores"], "task": "transform"}
     model = serving.Model(facts, lambda method, numbers, strings: (None, numbers[0].tolist()))
     assert model.scores({0: [1.0], column: [2.0]}) == [2.0]
     with pytest.raises(serving.BadRows, match=r"^columns given twice: \['1'\]"):
