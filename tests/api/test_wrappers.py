@@ -304,7 +304,7 @@ def test_a_fitted_wrapper_reports_on_test_rows_and_exports(tmp_path):
     X, y = load_breast_cancer(return_X_y=True)
     estimator = WindTunnelClassifier(recipe=Recipe(residual=False, epochs=1))
     with pytest.raises(NotFittedError):
-        estimator.history_  # noqa: B018
+        _ = estimator.history_
     estimator.fit(X[:300], y[:300])
     assert "fine-tuned" in estimator.report((X[300:], y[300:])).test_scores
     estimator.export(tmp_path / "model.c")

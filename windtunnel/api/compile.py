@@ -133,7 +133,8 @@ def _check_compile(backend: str, strategy: str, batch_size: int | None, dtype: A
     if strategy not in STRATEGIES:
         wrong.append(f"strategy={strategy!r}; accepted are {', '.join(map(repr, STRATEGIES))}")
     if backend == "native" and (strategy != "auto" or tune):
-        wrong.append(f"strategy={strategy!r} and tune={tune} for backend='native', which has its own forms of trees")
+        given = f"strategy={strategy!r} and tune={tune} for backend='native'"
+        wrong.append(f"{given}, which has its own forms of trees; leave both out")
     if batch_size is not None and (not isinstance(batch_size, int) or batch_size < 1):
         wrong.append(f"batch_size={batch_size!r}; accepted are whole numbers from 1 up and None")
     name = "float64" if dtype is None else str(np.dtype(dtype) if isinstance(dtype, type) else dtype)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from copy import deepcopy
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -117,8 +116,9 @@ def test_every_output_follows_the_residual_model(name: str, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("name", REFITTED)
-def test_every_output_follows_residual_models_that_are_trained_anew(name: str) -> None:
-    net, classes = deepcopy(fitted(name)[1]), SOURCES[name][1]
+def test_every_output_follows_residual_models_that_a_file_gets_anew(name: str, tmp_path: Path) -> None:
+    fitted(name)[1].save(tmp_path / "net.windtunnel")
+    net, classes = windtunnel.load(tmp_path / "net.windtunnel"), SOURCES[name][1]
     X, _ = rows(classes, 2000, 3)
     net.fit(rows(classes, 1500, 4), rows(classes, 800, 5), **OPTIONS)
     check(name, net, X)
