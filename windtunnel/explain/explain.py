@@ -13,10 +13,10 @@ from windtunnel.encode import Batch, Rows
 from windtunnel.errors import BadInput
 from windtunnel.explain.contributions import Background, Contributions, ScorePart
 from windtunnel.explain.explanation import Explanation
-from windtunnel.modules.linear.residual_model import ResidualSum
 from windtunnel.program.head import Head
-from windtunnel.program.program import last_slot, position_of
-from windtunnel.program.raw_columns import RawColumns, input_places
+from windtunnel.program.installed_residuals import InstalledResiduals
+from windtunnel.program.program import slot_of
+from windtunnel.program.raw_columns import RawColumns
 from windtunnel.program.terms.boosted_terms import BoostedTerms, boosted_terms
 from windtunnel.program.terms.residual_terms import ResidualTerms, residual_terms
 from windtunnel.program.translated import TranslatedPipeline
@@ -41,7 +41,7 @@ def explain(net: TranslatedPipeline, rows: Rows, background: Rows | None = None,
     pipeline, boosted, residual = _parts(net, raw)
     of_columns = pipeline.contributions(encoded, partial(_background, net, encoded, compared), samples)
     if boosted is not None:
-        of_columns = of_columns.times(boosted.weight)
+        of_columns = of_columns.times(boosted.steps.weight)
     terms: list[tuple[int, ...]] = [(column,) for column in range(len(raw.names))]
     values, base, method = of_columns.values, of_columns.base, of_columns.method
     if boosted is not None or residual is not None:
@@ -67,21 +67,10 @@ def explain(net: TranslatedPipeline, rows: Rows, background: Rows | None = None,
 
 def _parts(net: TranslatedPipeline, raw: RawColumns) -> tuple[ScorePart, BoostedTerms | None, ResidualTerms | None]:
     """The scores of the pipeline, and the terms of the boosted residual and of the residual model."""
-    slot, boosted, residual = last_slot(net.program), None, residual_terms(net.program, raw)
     width = net.run_in_slices(net.program, net.encoder.zeros(1)).shape[1]
-    columns = list(range(width))
-    if residual is not None:
-        slot, columns = _summands(net, slot)
-    if isinstance(net.program.steps[position_of(slot)].module, ResidualSum):
-        slot, columns = _summands(net, slot)
-        boosted = boosted_terms(net, raw)
-    return ScorePart(net, raw, slot, columns), boosted, residual
-
-
-def _summands(net: TranslatedPipeline, slot: int) -> tuple[int, list[int]]:
-    """Slot and columns of the scores that a step adds a residual to: the first half of its input."""
-    places = input_places(net.program, slot)
-    return places[0][0], [column for _, column in places[: len(places) // 2]]
+    slot = slot_of(InstalledResiduals.of(net.program).pipeline_steps - 1)
+    pipeline = ScorePart(net, raw, slot, list(range(width)))
+    return pipeline, boosted_terms(net, raw), residual_terms(net.program, raw)
 
 
 def _background_rows(net: TranslatedPipeline, background: Rows) -> Background:

@@ -131,6 +131,11 @@ def position_of(slot: int) -> int:
     return slot - 2
 
 
+def slot_of(position: int) -> int:
+    """The slot of the output of the step at a position."""
+    return position + 2
+
+
 def steps_read(step: ProgramStep) -> set[int]:
     """The positions of the steps that a step takes columns from."""
     return {position_of(take.slot) for take in step.takes if take.slot not in (NUMBERS, IDS)}
@@ -138,7 +143,7 @@ def steps_read(step: ProgramStep) -> set[int]:
 
 def last_slot(program: "Program") -> int:
     """The slot of the output of a program."""
-    return 1 + len(program.steps)
+    return slot_of(len(program.steps) - 1)
 
 
 class Program(nn.Module):

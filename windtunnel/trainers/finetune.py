@@ -132,7 +132,7 @@ def _evaluate_part(net: TranslatedPipeline, candidate: Candidate, recipe: Recipe
     assert pipeline is not None  # residual models have one
     metric = recipe.metric_of(pipeline.head, rules=score_rules(pipeline.program))
     loss = explain_failures(loss_for(recipe.loss, pipeline.head))
-    scorer = InitScorer(net, pipeline.program.with_modules(pipeline.modules).eval())
+    scorer = InitScorer(net, pipeline.exact_program())
     return evaluate(metric, loss, partial(candidate.scores_of_part, scorer), data.valid)
 
 

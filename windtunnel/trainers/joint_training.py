@@ -102,10 +102,10 @@ def source_candidate(net: TranslatedPipeline, data: DataModule, recipe: Recipe) 
     """
     if not (net.softening or net.exact_modules) or data.validates_on_training_rows:
         return None
-    program = deepcopy(net.program.with_modules(net.exact_modules)).eval()
+    source = PipelineState.source(net)
+    program = deepcopy(source.exact_program())
     loss, value = evaluate_program(net, program, recipe, data.valid)
-    pipeline = PipelineState(program, net.exact_modules, net.head, net.softening, net.calibration)
-    return Candidate("source pipeline", value, loss, pipeline=pipeline)
+    return Candidate("source pipeline", value, loss, pipeline=replace(source, program=program))
 
 
 def compare_with_source(
@@ -117,7 +117,7 @@ def compare_with_source(
     """
     validation: Items = data.valid.collect(min(MAX_ROWS, max_validation_rows(net)))
     loss = explain_failures(loss_for(recipe.loss, net.head))
-    programs = source.program.with_modules(source.modules).eval(), net.program
+    programs = source.exact_program(), net.program
     before, after = (net.run_in_slices(program, validation[0]) for program in programs)
     split = split_rows(validation, recipe.seed)
     metric = recipe.metric_of(net.head, extra_methods(net), score_rules(net.program))

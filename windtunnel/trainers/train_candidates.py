@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 import torch
 
 from windtunnel.objectives.metrics import Metric
+from windtunnel.program.installed_residuals import without_residuals
 from windtunnel.program.records.fidelity import CalibrationRows
 from windtunnel.program.records.history import Epoch
 from windtunnel.program.translate_options import FEWEST_CALIBRATION_ROWS, MAX_CALIBRATION_ROWS
@@ -32,7 +33,7 @@ from windtunnel.trainers.loop.training import TrainingResult, train as train_mod
 from windtunnel.trainers.recipe import Recipe
 from windtunnel.trainers.residual.boosted.candidates import add_boosted
 from windtunnel.trainers.residual.candidates import Candidate, residual_candidates
-from windtunnel.trainers.residual.installation import PipelineState, without_residual
+from windtunnel.trainers.residual.installation import PipelineState
 from windtunnel.trainers.residual.residual_training import train_residual
 from windtunnel.trainers.residual.setup import NoResidual, prepare_residual
 
@@ -85,7 +86,7 @@ def train_candidates(run: FitRun) -> TrainedCandidates:
 
 def _evaluate_and_remove_residuals(net: TranslatedPipeline, data: DataModule, recipe: Recipe) -> Candidate | None:
     """Remove the residual models of an earlier fit; the translation with them, evaluated, or None without any."""
-    pipeline = without_residual(net.program)
+    pipeline = without_residuals(net.program)
     if pipeline is None:
         return None
     loss, value = evaluate_program(net, net.program, recipe, data.valid)
@@ -163,18 +164,13 @@ def _train_tested_translation(run: FitRun) -> TrainedCandidates:
     if run.data.validates_on_training_rows:
         return _train_untested_translation(run)
     net = run.net
-    source = _source(net)
+    source = PipelineState.source(net)
     net.replace_program(deepcopy(net.program))
     trained = _train_translation(run)
     before = trained.source or replace(trained.untrained, restores_program=True)
     tuned = _tested_translation(run, source, trained)
     candidates = [before, *([] if tuned is None else [tuned])]
     return TrainedCandidates(trained.metric, trained.training, candidates, trained.initial)
-
-
-def _source(net: TranslatedPipeline) -> PipelineState:
-    """The pipeline of a translation, with exact trees."""
-    return PipelineState(net.program, dict(net.exact_modules), net.head, net.softening, net.calibration)
 
 
 def _tested_translation(run: FitRun, source: PipelineState, trained: TrainedTranslation) -> Candidate | None:
@@ -193,7 +189,7 @@ def _train_both(run: FitRun) -> TrainedCandidates:
     """
     announce(f"fit: a residual model on top of the source pipeline, then {JOINT}, then a residual model on top of that")
     net, residual_recipe = run.net, run.recipe.residual_recipe()
-    source = _source(net)
+    source = PipelineState.source(net)
     residual_run = replace(
         run,
         data=run.data.batched(residual_recipe) if run.recipe.batch_size is None else run.data,

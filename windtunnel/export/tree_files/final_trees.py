@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from windtunnel.errors import UnfaithfulOption
 from windtunnel.modules.trees import HardTrees, SoftTrees, TreeEnsemble
 from windtunnel.modules.trees.ensemble import MISSING_NONE
+from windtunnel.program.installed_residuals import InstalledResiduals
 from windtunnel.program.program import NUMBERS, ProgramStep
 from windtunnel.program.translated import TranslatedPipeline
 
@@ -144,7 +145,7 @@ def _reason(net: TranslatedPipeline, format: str) -> str:
             f"{name}, and step {step.name!r} has soft trees at {step.module.level}. Export net.harden(valid), which "
             "has hard trees in the place of trees trained at L1 or L2."
         )
-    if any(type(other.module).__name__ in ("ResidualModel", "CellStatistics") for other in net.program.steps):
+    if InstalledResiduals.of(net.program):
         return (
             f"{name}, and fine-tuning has added a residual model: tables of values and of interactions, which are no "
             f"trees. {others} To have trees only, translate with level='L1' or 'L2' and fit with a recipe that "

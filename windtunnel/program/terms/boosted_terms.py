@@ -13,9 +13,9 @@ from torch import Tensor
 
 from windtunnel.encode import Batch
 from windtunnel.modules.linear.integrated_gradients import integrated_gradients
-from windtunnel.modules.linear.multilayer import MultilayerPerceptron
 from windtunnel.modules.tables.cell_statistics import CellStatistics
 from windtunnel.modules.trees.tree_shap import tree_shap
+from windtunnel.program.installed_residuals import BoostedSteps, InstalledResiduals
 from windtunnel.program.raw_columns import RawColumns
 from windtunnel.program.terms.residual_terms import CodedColumns
 from windtunnel.program.translated import TranslatedPipeline
@@ -26,9 +26,7 @@ class BoostedTerms:
     """The interactions and numbers of a boosted residual, each with the raw columns that it reads."""
 
     net: TranslatedPipeline
-    trees: int  # position of the step of the trees
-    network: int | None  # position of the step of the network's layers; None in files of earlier versions
-    weight: float  # of the scores that those of trees and network are added to
+    steps: BoostedSteps
     coded: CodedColumns  # what the target statistics read
     columns: list[tuple[int, ...]]
     """Raw columns of each term, ascending. Interactions and numbers with the same raw columns are one term."""
@@ -36,32 +34,29 @@ class BoostedTerms:
     _of_number: list[int]
 
     @classmethod
-    def of(cls, net: TranslatedPipeline, position: int, raw: RawColumns) -> BoostedTerms:
-        """The terms of the trees behind the target statistics at a position."""
-        steps: Any = net.program.steps
-        statistics = steps[position]
-        network = position + 2 if isinstance(steps[position + 2].module, MultilayerPerceptron) else None
-        total = steps[position + (2 if network is None else 4)]
+    def of(cls, net: TranslatedPipeline, steps: BoostedSteps, raw: RawColumns) -> BoostedTerms:
+        """The terms of the boosted residual with these steps."""
+        statistics: Any = net.program.steps[steps.statistics]
         coded = CodedColumns.of(statistics, raw)
         interactions = [coded.raw_columns(columns) for columns in coded.interactions]
         numbers = [coded.raw_columns([column]) for column in range(_number_codes(statistics.module))]
         terms = sorted({*interactions, *numbers}, key=lambda columns: (len(columns), columns))
         of_interaction, of_number = ([terms.index(columns) for columns in each] for each in (interactions, numbers))
-        return cls(net, position + 1, network, total.module.weight, coded, terms, of_interaction, of_number)
+        return cls(net, steps, coded, terms, of_interaction, of_number)
 
     @property
     def method(self) -> str:
         """How contributions are computed."""
-        of_network = "" if self.network is None else ", integrated gradients of its network"
+        of_network = "" if self.steps.network is None else ", integrated gradients of its network"
         return f"path-dependent TreeSHAP of its trees{of_network}"
 
     def of_rows(self, rows: Batch) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Contribution of each term to the scores ``[B, terms, K]``, and the score that they start from ``[K]``."""
-        trees, features = self._module(self.trees), self._inputs(self.trees, rows)
+        trees, features = self._module(self.steps.trees), self._inputs(self.steps.trees, rows)
         of_features, base = tree_shap(trees, features)
-        if self.network is not None:
+        if self.steps.network is not None:
             middle = torch.from_numpy(trees.ensemble().feature_range.mean(axis=1)).to(features)
-            added, start = integrated_gradients(self._module(self.network), features, middle)
+            added, start = integrated_gradients(self._module(self.steps.network), features, middle)
             of_features, base = of_features + added, base + start
         of_tables, of_numbers = np.split(of_features, [of_features.shape[1] - len(self._of_number)], axis=1)
         of_interactions = of_tables.reshape(len(of_tables), len(self._of_interaction), -1, len(base)).sum(axis=2)
@@ -92,5 +87,5 @@ def _number_codes(statistics: CellStatistics) -> int:
 
 def boosted_terms(net: TranslatedPipeline, raw: RawColumns) -> BoostedTerms | None:
     """The terms of the boosted residual of a translation; None without one."""
-    position = next((at for at, step in enumerate(net.program.steps) if isinstance(step.module, CellStatistics)), None)
-    return None if position is None else BoostedTerms.of(net, position, raw)
+    steps = InstalledResiduals.of(net.program).boosted
+    return None if steps is None else BoostedTerms.of(net, steps, raw)

@@ -14,7 +14,8 @@ from torch import Tensor
 
 from windtunnel.encode import FIRST_ID, Batch, RowEncoder
 from windtunnel.encode.vocabulary import MISSING_ID
-from windtunnel.modules.linear.residual_model import ResidualModel, ResidualSum, column_codes
+from windtunnel.modules.linear.residual_model import ResidualModel, column_codes
+from windtunnel.program.installed_residuals import InstalledResiduals
 from windtunnel.program.program import NUMBERS, Program, ProgramStep
 from windtunnel.program.raw_columns import RawColumns
 
@@ -133,10 +134,8 @@ class ResidualTerms:
 
 def residual_terms(program: Program, raw: RawColumns) -> ResidualTerms | None:
     """The terms of the residual model that a program ends in; None without one."""
-    steps = program.steps
-    if not isinstance(steps[-1].module, ResidualSum) or not isinstance(steps[-2].module, ResidualModel):
-        return None
-    return ResidualTerms.of(steps[-2], raw)
+    position = InstalledResiduals.of(program).residual
+    return None if position is None else ResidualTerms.of(program.steps[position], raw)
 
 
 def _bin_text(edges: list[float], code: int) -> str:

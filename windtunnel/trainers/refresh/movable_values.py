@@ -10,14 +10,15 @@ import torch
 from torch import Tensor
 
 from windtunnel.encode import Batch
-from windtunnel.modules.linear.residual_model import ResidualModel, ResidualSum
+from windtunnel.modules.linear.residual_model import ResidualModel
 from windtunnel.modules.trees.hard import HardTrees
 from windtunnel.modules.trees.walk_layout import positions_of
 from windtunnel.objectives.losses import Loss
-from windtunnel.program.program import IDS, Program, last_slot, position_of
+from windtunnel.program.installed_residuals import InstalledResiduals
+from windtunnel.program.program import IDS
 from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.trainers.refresh.forest_leaves import ForestLeaves, leaves_of
-from windtunnel.trainers.refresh.residual_columns import positions_of_new_categories, residual_position
+from windtunnel.trainers.refresh.residual_columns import positions_of_new_categories
 from windtunnel.trainers.refresh.value_groups import RefreshRows, ValueGroup, fit_groups
 
 TABLE_PASSES = 10
@@ -73,17 +74,18 @@ class MovableValues:
     @classmethod
     def of(cls, net: TranslatedPipeline, rows: Batch) -> MovableValues:
         """The values of a translation with a residual model, whose scores may be those of trees."""
-        position = residual_position(net)
-        assert position is not None
-        step: Any = net.program.steps[position]
-        codes = step.module.codes(net.run_in_slices(partial(net.program.inputs_of, position), rows))
+        installed = InstalledResiduals.of(net.program)
+        assert installed.residual is not None
+        step: Any = net.program.steps[installed.residual]
+        codes = step.module.codes(net.run_in_slices(partial(net.program.inputs_of, installed.residual), rows))
         ids: list[int] = next((take.columns.tolist() for take in step.takes if take.slot == IDS), [])
         tables = _table_groups(step.module, codes, ids, positions_of_new_categories(net))
-        added = added_steps(net.program, last_slot(net.program))
-        leaves = [BoostedLeaves.of(net, *place, rows) for place in added]
-        forest = ForestLeaves.of(net, *added[0], rows)
+        pipeline = installed.pipeline_steps - 1, installed.pipeline_weight
+        boosted = [] if installed.boosted is None else [(installed.boosted.trees, 1.0)]
+        leaves = [BoostedLeaves.of(net, *step_and_weight, rows) for step_and_weight in (pipeline, *boosted)]
+        forest = ForestLeaves.of(net, *pipeline, rows)
         scores = net.run_in_slices(net.program, rows).double()
-        return cls(scores, position, tables, [each for each in leaves if each is not None], forest)
+        return cls(scores, installed.residual, tables, [each for each in leaves if each is not None], forest)
 
     def fit(self, target: Tensor, weight: Tensor, loss: Loss, anchor: float) -> MovedValues:
         """Move the leaf values of a forest, then the tables in ``TABLE_PASSES`` passes, then boosted leaves in one.
@@ -134,19 +136,6 @@ def _table_groups(
             flat = torch.where(read < 0, read, read * len(outputs) + outputs)
             groups.append((name, ValueGroup.of(flat, table.numel(), unit)))
     return groups
-
-
-def added_steps(program: Program, slot: int, weight: float = 1.0) -> list[tuple[int, float]]:
-    """The program steps whose scores add up to those of a slot, each with its weight; the pipeline's step first."""
-    position = position_of(slot)
-    step: Any = program.steps[position]
-    if not isinstance(step.module, ResidualSum):
-        return [(position, weight)]
-    pipeline, residual = step.takes[0].slot, step.takes[len(step.takes) - 1].slot
-    return [
-        *added_steps(program, pipeline, weight * step.module.weight),
-        *added_steps(program, residual, weight),
-    ]
 
 
 def _add_to_leaves(trees: HardTrees, change: Tensor, dtype: str) -> HardTrees:

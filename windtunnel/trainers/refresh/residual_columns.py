@@ -13,7 +13,8 @@ from torch import Tensor, nn
 
 from windtunnel.encode import Batch, CategoryColumn, Vocabulary
 from windtunnel.encode.vocabulary import UNKNOWN_ID
-from windtunnel.modules.linear.residual_model import ResidualModel, ResidualSum
+from windtunnel.modules.linear.residual_model import ResidualModel
+from windtunnel.program.installed_residuals import InstalledResiduals
 from windtunnel.program.program import IDS, NUMBERS
 from windtunnel.program.score_methods import program_before
 from windtunnel.program.translated import TranslatedPipeline
@@ -24,13 +25,6 @@ from windtunnel.trainers.residual.residual_stages import InstallableResidual
 
 MIN_ROWS = 5
 """Rows with a new category from which it gets a table row; rarer ones stay unknown."""
-
-
-def residual_position(net: TranslatedPipeline) -> int | None:
-    """The program step of the residual model; None without one."""
-    steps = net.program.steps
-    last = len(steps) > 2 and isinstance(steps[-1].module, ResidualSum)
-    return len(steps) - 2 if last and isinstance(steps[-2].module, ResidualModel) else None
 
 
 def add_new_categories(net: TranslatedPipeline, rows: Any) -> None:
@@ -62,7 +56,7 @@ def add_new_categories(net: TranslatedPipeline, rows: Any) -> None:
 
 def positions_of_new_categories(net: TranslatedPipeline) -> set[int]:
     """The positions in ``ids`` that only the residual model reads."""
-    position = residual_position(net)
+    position = InstalledResiduals.of(net.program).residual
     if position is None:
         return set()
     return _read_by_no_step(net, but=net.program.steps[position])
@@ -94,7 +88,7 @@ def extend_residual(net: TranslatedPipeline, numbers: Tensor, unit: Tensor) -> N
 
 def _pop_residual_model(net: TranslatedPipeline, unit: Tensor) -> tuple[ResidualModel, ResidualInputs]:
     """Take the residual model, and the columns that it reads, out of the program; an empty one if there is none."""
-    position = residual_position(net)
+    position = InstalledResiduals.of(net.program).residual
     if position is None:
         dtype = getattr(torch, net.encoder.dtype)
         edges, generator = torch.zeros(0, 0, dtype=dtype), torch.Generator()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from torch import Tensor
@@ -156,10 +156,10 @@ def _pipeline_candidates(
     net: TranslatedPipeline, data: DataModule, setup: ResidualSetup, recipe: Recipe, metric: Metric
 ) -> list[Candidate]:
     """The candidates without a residual model."""
-    exact, weighted, loss = dict(net.exact_modules), setup.weighted, setup.validation_halves.loss
+    source, weighted, loss = PipelineState.source(net), setup.weighted, setup.validation_halves.loss
     base = setup.pipeline.program
 
-    def candidate(name: str, modules: dict[int, Module]) -> Candidate:
+    def candidate(name: str, modules: Mapping[int, Module]) -> Candidate:
         """The program with these modules in place of its own, evaluated."""
         if modules == setup.pipeline.modules:
             val_loss, value = evaluate(metric, loss, setup.initial.init_scores, setup.valid)
@@ -175,12 +175,11 @@ def _pipeline_candidates(
         return Candidate(name, value, val_loss, epoch)
 
     candidates = [candidate("translation", {})]
-    if exact:
-        # The caller made its trees soft, and may do so again.
-        source = PipelineState(net.program, exact, net.head, net.softening, net.calibration)
-        candidates.append(replace(candidate("source pipeline", exact), pipeline=source))
+    if source.modules:
+        candidates.append(replace(candidate("source pipeline", source.modules), pipeline=source))
     if weighted is not None:
-        trees, test = candidate("tree-block weights", exact | {weighted.position: weighted.trees}), weighted.test
+        modules, test = {**source.modules, weighted.position: weighted.trees}, weighted.test
+        trees = candidate("tree-block weights", modules)
         candidates.append(replace(trees, test=test, rejected=test.reason, pipeline=setup.pipeline))
     return candidates
 

@@ -1,4 +1,7 @@
-"""Installation of a selected pipeline and residual model into a translation."""
+"""Installation of a selected pipeline and residual models into a translation.
+
+``InstalledResiduals`` describes the order of the steps.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +15,11 @@ from windtunnel.compiler.strategies import use_fastest_forms
 from windtunnel.modules.base import Module
 from windtunnel.modules.linear.residual_model import ResidualSum
 from windtunnel.program.head import Head
-from windtunnel.program.program import IDS, NUMBERS, Program, ProgramStep, Take, last_slot, position_of
+from windtunnel.program.installed_residuals import InstalledResiduals
+from windtunnel.program.program import IDS, NUMBERS, Program, ProgramStep, Take, last_slot
 from windtunnel.program.records.fidelity import CalibrationRows
 from windtunnel.program.records.origin import Origin
 from windtunnel.program.residual_base import STEP_NAME
-from windtunnel.program.score_methods import program_before
 from windtunnel.program.translate_options import SofteningPlan
 from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.trainers.residual.boosted.fit_boosted import BoostedResidual
@@ -26,14 +29,26 @@ from windtunnel.trainers.residual.residual_stages import InstallableResidual
 
 @dataclass(frozen=True)
 class PipelineState:
-    """The program, exact modules and head to put into a translation; a softening plan lets its trees become soft."""
+    """A pipeline to put into a translation: its program, exact modules and head.
+
+    With a softening plan its trees may become soft later.
+    """
 
     program: Program
     # By position, modules to put into the program: exact trees in place of soft ones, trees with tree-block weights.
     modules: Mapping[int, Module]
     head: Head
-    softening: SofteningPlan | None = None  # with a plan, the trees may become soft later
+    softening: SofteningPlan | None = None
     calibration: CalibrationRows | None = None
+
+    @classmethod
+    def source(cls, net: TranslatedPipeline) -> PipelineState:
+        """The pipeline of a translation with its exact trees, which may become soft again."""
+        return cls(net.program, dict(net.exact_modules), net.head, net.softening, net.calibration)
+
+    def exact_program(self) -> Program:
+        """The program with the exact modules, in eval mode."""
+        return self.program.with_modules(self.modules).eval()
 
 
 def install_pipeline(net: TranslatedPipeline, pipeline: PipelineState) -> None:
@@ -65,15 +80,15 @@ def install_residual(net: TranslatedPipeline, residual: InstallableResidual) -> 
 def mark_initial_residual_weights(net: TranslatedPipeline) -> None:
     """Take the present weights as the initial ones, and 0 for those of the residual model that the program ends in."""
     net.mark_initial_weights()
+    position = InstalledResiduals.of(net.program).residual
     for name in ("weight", "factors", "cross"):
-        net.initial_weights.set_zero(f"steps.{len(net.program.steps) - 2}.module.{name}")
+        net.initial_weights.set_zero(f"steps.{position}.module.{name}")
 
 
 def install_boosted(net: TranslatedPipeline, boosted: BoostedResidual) -> None:
     """Append a boosted residual: target statistics, trees, a network, and the weighted mean with the scores before.
 
-    It goes before a residual model, which ``refresh`` expects at the end; the caller multiplies the scores of that one
-    by ``boosted.weight``.
+    It goes before a residual model, whose scores the caller multiplies by ``boosted.weight``.
     """
     scores = _last(net, boosted.trees.outputs)
     _append(net, boosted.statistics, _takes(boosted.inputs))
@@ -88,14 +103,6 @@ def install_boosted(net: TranslatedPipeline, boosted: BoostedResidual) -> None:
     use_fastest_forms(net)
     net.mark_initial_weights()
     net.eval()
-
-
-def without_residual(program: Program) -> Program | None:
-    """A program without the residual models that an earlier fit appended; None where it has none."""
-    count = len(program.steps)
-    while isinstance(program.steps[count - 1].module, ResidualSum):
-        count = position_of(program.steps[count - 1].takes[0].slot) + 1
-    return None if count == len(program.steps) else program_before(program, count)
 
 
 def _origins(net: TranslatedPipeline, program: Program) -> list[Origin]:

@@ -92,7 +92,8 @@ def prepare_residual(net: TranslatedPipeline, data: DataModule, recipe: Recipe) 
     modules = dict(net.exact_modules)
     if weighted is not None and weighted.test.significant:
         modules[weighted.position] = weighted.trees
-    scorer = InitScorer(net, base.program.with_modules(modules).eval())
+    pipeline = PipelineState(base.program, modules, base.head)
+    scorer = InitScorer(net, pipeline.exact_program())
     train, valid = scorer.add_to(data.train), scorer.add_to(data.valid)
     rows = scorer.add_init_scores(validation[0]) if valid.rows is None else valid.rows
     counted, mask = rows_with_weight(train.collect(MAX_ROWS))
@@ -106,7 +107,7 @@ def prepare_residual(net: TranslatedPipeline, data: DataModule, recipe: Recipe) 
         initial=initial,
         validation_halves=validation_halves,
         coder=with_residuals.coder,
-        pipeline=PipelineState(base.program, modules, base.head),
+        pipeline=pipeline,
         weighted=weighted,
         train=train,
         valid=valid,

@@ -1,0 +1,79 @@
+"""Where a program has its residual models: the steps that ``fit`` and ``refresh`` append to a pipeline."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from windtunnel.modules.linear.multilayer import MultilayerPerceptron
+from windtunnel.modules.linear.residual_model import ResidualModel, ResidualSum
+from windtunnel.program.program import Program, position_of
+from windtunnel.program.score_methods import program_before
+
+
+@dataclass(frozen=True)
+class BoostedSteps:
+    """The positions of the steps of a boosted residual: target statistics, trees, network."""
+
+    statistics: int
+    trees: int
+    network: int | None  # of its layers; None in files of earlier versions
+    weight: float  # of the pipeline's scores in the sum with those of trees and network
+
+    @classmethod
+    def between(cls, pipeline: int, total: int, steps: Sequence[Any]) -> BoostedSteps:
+        """The steps after the last one of a pipeline, and before their weighted sum with its scores."""
+        network = pipeline + 3 if isinstance(steps[pipeline + 3].module, MultilayerPerceptron) else None
+        return cls(pipeline + 1, pipeline + 2, network, steps[total].module.weight)
+
+
+@dataclass(frozen=True)
+class InstalledResiduals:
+    """The residual models that a program ends in.
+
+    A program has, in this order, the steps of
+
+    1. the pipeline,
+    2. the boosted residual: target statistics, trees, a network, the sum of the scores of the last two, and the sum of
+       that with ``weight`` times the pipeline's scores,
+    3. the residual model, and the sum of its scores with those before.
+
+    The second and the third part are missing where ``fit`` kept none. ``trainers.residual.installation`` appends them.
+    """
+
+    pipeline_steps: int
+    boosted: BoostedSteps | None
+    residual: int | None  # the position of the residual model
+
+    @classmethod
+    def of(cls, program: Program) -> InstalledResiduals:
+        """Those of a program."""
+        steps: Any = program.steps
+        boosted, residual, last = None, None, len(steps) - 1
+        if isinstance(steps[last].module, ResidualSum) and isinstance(steps[last - 1].module, ResidualModel):
+            residual, last = last - 1, _summand(steps[last])
+        if isinstance(steps[last].module, ResidualSum):
+            pipeline = _summand(steps[last])
+            boosted, last = BoostedSteps.between(pipeline, last, steps), pipeline
+        return cls(last + 1, boosted, residual)
+
+    def __bool__(self) -> bool:
+        """Whether there are any."""
+        return self.boosted is not None or self.residual is not None
+
+    @property
+    def pipeline_weight(self) -> float:
+        """The weight of the pipeline's scores in the raw scores."""
+        return 1.0 if self.boosted is None else self.boosted.weight
+
+
+def _summand(step: Any) -> int:
+    """The position of the step whose scores a sum adds others to."""
+    return position_of(step.takes[0].slot)
+
+
+def without_residuals(program: Program) -> Program | None:
+    """The pipeline of a program with residual models; None for a program without any."""
+    installed = InstalledResiduals.of(program)
+    return program_before(program, installed.pipeline_steps) if installed else None
