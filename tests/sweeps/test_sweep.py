@@ -216,7 +216,7 @@ def test_plots_are_not_empty_and_leave_matplotlib_unchanged(tmp_path: Path) -> N
     from matplotlib import image, pyplot as plt, rcParams
 
     figure = plt.figure()
-    before = rcParams.copy()
+    before, figures = rcParams.copy(), plt.get_fignums()
     result = sweep(trees(), 5, space={"level": ["L1", "L4"], "start": ["warm", "cold"]}, folder=tmp_path)
     assert result.history["auroc"].nunique() > 1
     files = result.plots(tmp_path / "plots")
@@ -229,7 +229,7 @@ def test_plots_are_not_empty_and_leave_matplotlib_unchanged(tmp_path: Path) -> N
         else:
             assert "plotly.min.js" in path.read_text(encoding="utf-8")
     assert (tmp_path / "plots" / "plotly.min.js").stat().st_size > 1e6
-    assert plt.get_fignums() == [figure.number] and dict(rcParams) == dict(before)
+    assert plt.get_fignums() == figures and dict(rcParams) == dict(before)
     plt.close(figure)
 
 

@@ -26,6 +26,7 @@ from windtunnel.modules.ensembles.log_pool import LogPool
 from windtunnel.modules.outputs.inverse_links import UNLINKED, unlinked
 from windtunnel.objectives.losses import LOSSES, RAW_SCORE_LOSSES, Loss, loss_for
 from windtunnel.program.head import Head
+from windtunnel.trainers.data.labelled_rows import Targets
 from windtunnel.trainers.data.loader import loader
 from windtunnel.trainers.recipe import Recipe
 from windtunnel.trainers.residual.significance import GroupLosses, group_losses
@@ -205,8 +206,7 @@ def _validation_losses(
     def losses(net: Translation) -> GroupLosses:
         rows = loader(net, *valid, shuffle=False, training=False)
         assert rows.target is not None
-        rest = [rows.target] if rows.weight is None else [rows.target, rows.weight]
-        return group_losses(loss, score(net, net.scores(rows.rows)), *rest)
+        return group_losses(loss, score(net, net.scores(rows.rows)), Targets(rows.target, rows.weight))
 
     return losses(members), losses(source)
 

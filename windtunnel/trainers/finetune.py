@@ -17,6 +17,7 @@ from windtunnel.program.records.history import History
 from windtunnel.program.records.training_profile import TrainingProfile
 from windtunnel.program.score_methods import score_rules
 from windtunnel.program.translated import TranslatedPipeline
+from windtunnel.trainers.data.labelled_rows import LabelledRows
 from windtunnel.trainers.fit_details import calibration, reliability, summarise_terms
 from windtunnel.trainers.loop.checkpoints import CheckpointOptions
 from windtunnel.trainers.loop.evaluation import Evaluation, evaluate
@@ -98,11 +99,11 @@ def finetune(
     return history
 
 
-def _validation_rows(net: TranslatedPipeline, data: DataModule) -> Any:
-    """The validation rows to summarise a fit on, with targets and weights; None if they are not in memory."""
+def _validation_rows(net: TranslatedPipeline, data: DataModule) -> LabelledRows | None:
+    """The validation rows to summarise a fit on; None if they are not in memory."""
     if data.valid.rows is None:
         return None
-    return data.valid.collect(max_validation_rows(net))
+    return LabelledRows.of(data.valid.collect(max_validation_rows(net)))
 
 
 def _select_as_installed(
@@ -154,12 +155,14 @@ def _install(net: TranslatedPipeline, best: Candidate) -> None:
         install_residual(net, best.residual.shrunken(best.installed_part * weight))
 
 
-def _terms(net: TranslatedPipeline, data: DataModule, validation: Any, recipe: Recipe) -> list[TermSummary]:
+def _terms(
+    net: TranslatedPipeline, data: DataModule, validation: LabelledRows | None, recipe: Recipe
+) -> list[TermSummary]:
     """The strongest terms of the residual models, where training and validation rows are in memory."""
     if validation is None or data.train.rows is None:
         return []
     loss = average_over_blocks(explain_failures(loss_for(recipe.loss, net.head)))
-    return summarise_terms(net, data.train.collect(MAX_ROWS), validation, loss)
+    return summarise_terms(net, LabelledRows.of(data.train.collect(MAX_ROWS)), validation, loss)
 
 
 def _check_source(net: TranslatedPipeline, recipe: Recipe) -> None:

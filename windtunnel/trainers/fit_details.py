@@ -16,7 +16,7 @@ from windtunnel.program.records.fit_details import Calibration, CellSummary, Rel
 from windtunnel.program.terms.boosted_terms import BoostedTerms, boosted_terms
 from windtunnel.program.terms.residual_terms import ResidualTerms, residual_terms
 from windtunnel.program.translated import TranslatedPipeline
-from windtunnel.trainers.residual.validation_rows import Items, take
+from windtunnel.trainers.data.labelled_rows import LabelledRows
 
 TERMS, CELLS = 20, 3
 """Terms and cells of each that a history keeps: those with the largest contributions."""
@@ -26,18 +26,18 @@ SAMPLE = 1000
 BINS = 10
 
 
-def reliability(net: TranslatedPipeline, rows: Items) -> Reliability | None:
+def reliability(net: TranslatedPipeline, labelled: LabelledRows) -> Reliability | None:
     """Predicted and observed frequencies; None unless the source predicts probabilities of classes of one target."""
     classes = net.head.classes
     if classes is None or isinstance(classes, list) or len(classes) < 2 or "predict_proba" not in net.head.methods:
         return None
-    batch, target, *rest = rows
-    probabilities = net.predict_proba(batch)
+    probabilities, target = net.predict_proba(labelled.rows), labelled.targets.target.cpu().numpy()
     if probabilities.shape[1] == 2:
-        predicted, hit = probabilities[:, 1], target.cpu().numpy() == 1
+        predicted, hit = probabilities[:, 1], target == 1
     else:
-        predicted, hit = probabilities.max(axis=1), probabilities.argmax(axis=1) == target.cpu().numpy()
-    weight = np.ones(len(hit)) if not rest or rest[0] is None else rest[0].cpu().double().numpy()
+        predicted, hit = probabilities.max(axis=1), probabilities.argmax(axis=1) == target
+    given = labelled.targets.weight
+    weight = np.ones(len(hit)) if given is None else given.cpu().double().numpy()
     place = np.clip((predicted * BINS).astype(int), 0, BINS - 1)
     sums = np.bincount(place, weight, BINS)
     full = sums > 0
@@ -45,35 +45,37 @@ def reliability(net: TranslatedPipeline, rows: Items) -> Reliability | None:
     return Reliability(*(tuple(map(float, part)) for part in (*means, sums[full] / sums.sum())))
 
 
-def calibration(before: Reliability | None, net: TranslatedPipeline, rows: Items) -> Calibration | None:
-    """The calibration before training and after it; None where the source predicts no probabilities."""
-    after = None if before is None else reliability(net, rows)
-    return None if before is None or after is None else Calibration(before, after, len(rows[1]))
+def calibration(before: Reliability | None, net: TranslatedPipeline, rows: LabelledRows | None) -> Calibration | None:
+    """The calibration before training and after it; None without rows, or if the source predicts no probabilities."""
+    if before is None or rows is None or (after := reliability(net, rows)) is None:
+        return None
+    return Calibration(before, after, len(rows))
 
 
-def summarise_terms(net: TranslatedPipeline, train: Items, valid: Items, loss: Loss) -> list[TermSummary]:
+def summarise_terms(net: TranslatedPipeline, train: LabelledRows, valid: LabelledRows, loss: Loss) -> list[TermSummary]:
     """The terms with the largest mean contributions, of the residual model and of the boosted residual.
 
     Those of a boosted residual are computed on ``SAMPLE`` rows, as its Shapley values take time.
     """
     raw, summaries = RawColumns.of(net), []
     if (terms := residual_terms(net.program, raw)) is not None:
-        of_train, of_valid, codes = terms.of_rows(train[0]), terms.of_rows(valid[0]), terms.coded.codes(train[0])
+        of_train, of_valid = terms.of_rows(train.rows), terms.of_rows(valid.rows)
+        codes = terms.coded.codes(train.rows)
         summaries += TermsOfRows(net, raw, terms, valid, of_train, of_valid, codes, codes).summaries(loss)
     if (boosted := boosted_terms(net, raw)) is not None:
-        all_codes, train, valid = boosted.coded.codes(train[0]), sample(train), sample(valid)
-        (of_train, _), (of_valid, _) = boosted.of_rows(train[0]), boosted.of_rows(valid[0])
-        codes = boosted.coded.codes(train[0])
+        all_codes, train, valid = boosted.coded.codes(train.rows), sample(train), sample(valid)
+        (of_train, _), (of_valid, _) = boosted.of_rows(train.rows), boosted.of_rows(valid.rows)
+        codes = boosted.coded.codes(train.rows)
         summaries += TermsOfRows(net, raw, boosted, valid, of_train, of_valid, codes, all_codes).summaries(loss)
     largest = max((size for size, _ in summaries), default=0.0)
     strong = sorted((each for each in summaries if each[0] >= LEAST * largest), key=lambda each: -each[0])
     return [summary for _, summary in strong[:TERMS]]
 
 
-def sample(items: Items) -> Items:
+def sample(rows: LabelledRows) -> LabelledRows:
     """At most ``SAMPLE`` rows, evenly spaced."""
-    count = len(items[1])
-    return take(items, torch.linspace(0, count - 1, min(count, SAMPLE)).long())
+    count = len(rows)
+    return rows.take(torch.linspace(0, count - 1, min(count, SAMPLE)).long())
 
 
 @dataclass(frozen=True)
@@ -83,7 +85,7 @@ class TermsOfRows:
     net: TranslatedPipeline
     raw: RawColumns
     terms: ResidualTerms | BoostedTerms
-    valid: Items
+    valid: LabelledRows
     of_train: NDArray[np.float64]
     of_valid: NDArray[np.float64]
     codes: NDArray[np.int64]  # ``[N, inputs]``, of the same training rows
@@ -93,11 +95,11 @@ class TermsOfRows:
         """The strongest terms, each behind its mean contribution."""
         size = np.abs(self.of_train).mean(axis=(0, 2))
         order = np.argsort(-size, kind="stable")[:TERMS].tolist()
-        scores, target, weight = self.net.scores(self.valid[0]), self.valid[1], (*self.valid[2:], None)[0]
+        scores, targets = self.net.scores(self.valid.rows), self.valid.targets
         with torch.no_grad():
-            whole = float(loss(scores, target, weight))
+            whole = float(loss(scores, *targets))
             without = {
-                term: float(loss(scores - torch.from_numpy(self.of_valid[:, term]).to(scores), target, weight))
+                term: float(loss(scores - torch.from_numpy(self.of_valid[:, term]).to(scores), *targets))
                 for term in order
             }
         return [

@@ -14,6 +14,7 @@ from windtunnel.program.records.fidelity import CalibrationRows
 from windtunnel.program.score_methods import score_rules
 from windtunnel.program.softening import soften, trainable_when_soft
 from windtunnel.program.translated import TranslatedPipeline
+from windtunnel.trainers.data.labelled_rows import LabelledRows
 from windtunnel.trainers.loop.evaluation import evaluate_program
 from windtunnel.trainers.loop.module import DataModule
 from windtunnel.trainers.loop.training import TrainingResult
@@ -21,7 +22,7 @@ from windtunnel.trainers.recipe import Recipe
 from windtunnel.trainers.residual.candidates import Candidate
 from windtunnel.trainers.residual.installation import PipelineState
 from windtunnel.trainers.residual.significance import SignificanceTest, compare_losses, compare_scores
-from windtunnel.trainers.residual.validation_rows import MAX_ROWS, Items, max_validation_rows, split_rows
+from windtunnel.trainers.residual.validation_rows import MAX_ROWS, max_validation_rows, split_rows
 
 JOINT = "joint training"
 """The name of the candidate."""
@@ -115,12 +116,12 @@ def compare_with_source(
 
     The metric is compared only where it follows from raw scores.
     """
-    validation: Items = data.valid.collect(min(MAX_ROWS, max_validation_rows(net)))
+    validation = LabelledRows.of(data.valid.collect(min(MAX_ROWS, max_validation_rows(net))))
     loss = explain_failures(loss_for(recipe.loss, net.head))
     programs = source.exact_program(), net.program
-    before, after = (net.run_in_slices(program, validation[0]) for program in programs)
+    before, after = (net.run_in_slices(program, validation.rows) for program in programs)
     split = split_rows(validation, recipe.seed)
     metric = recipe.metric_of(net.head, extra_methods(net), score_rules(net.program))
     if metric.method is not None:
-        return compare_losses(loss, split.shuffled, before, after, *validation[1:])
-    return compare_scores(metric, loss, split, before, after, *validation[1:])
+        return compare_losses(loss, split.shuffled, before, after, validation.targets)
+    return compare_scores(metric, loss, split, before, after, validation.targets)

@@ -20,6 +20,7 @@ from windtunnel.program.head import Head
 from windtunnel.progress import show_progress
 from windtunnel.trainers.data.encoded_rows import EncodedRows
 from windtunnel.trainers.data.encoding import encode_item
+from windtunnel.trainers.data.labelled_rows import Targets
 from windtunnel.trainers.data.loader import loader
 from windtunnel.trainers.data.loader_adapter import LoaderAdapter
 from windtunnel.trainers.loop.evaluation import evaluate_scores
@@ -361,9 +362,9 @@ def test_a_loader_in_memory_is_checked_as_its_rows_are(net: SmallNet) -> None:
 
 
 def test_a_stream_of_validation_rows_without_weight() -> None:
-    metric, batch = Metric("loss", Head("regression")), (torch.ones(4, 1), torch.ones(4), torch.zeros(4))
+    metric, targets = Metric("loss", Head("regression")), Targets(torch.ones(4), torch.zeros(4))
     with pytest.raises(BadInput, match="the weights of the validation rows are all 0"):
-        evaluate_scores(metric, LOSSES["squared"], *batch)
+        evaluate_scores(metric, LOSSES["squared"], torch.ones(4, 1), targets)
 
 
 X, y = rows(10)

@@ -23,7 +23,8 @@ from windtunnel.export import serving
 from windtunnel.modules.tables.cell_statistics import CellStatistics
 from windtunnel.modules.trees.hard import HardTrees
 from windtunnel.objectives.losses import LOSSES
-from windtunnel.trainers.residual.boosted.boosting import BoostingRows, Datasets, boost, boosting_derivatives
+from windtunnel.trainers.data.labelled_rows import Targets
+from windtunnel.trainers.residual.boosted.boosting import Datasets, boost, boosting_derivatives
 from windtunnel.trainers.residual.boosted.cell_tables import PRIOR_ROWS, CellTables, TargetRows, row_blocks
 from windtunnel.trainers.residual.boosted.fit_boosted import BoostedResidual
 from windtunnel.trainers.residual.init_scores import ResidualInputs
@@ -123,7 +124,7 @@ def test_boosting_lowers_the_loss_of_several_scores() -> None:
     target = torch.from_numpy((features[:, 0] > 0).astype(int) + (features[:, 1] > 0))
     parts = slice(0, 1000), slice(1000, 1500)
     binned = Datasets.of(*(features[part] for part in parts))
-    train, valid = (BoostingRows(target[part]) for part in parts)
+    train, valid = (Targets(target[part]) for part in parts)
     split = SplitRows([*torch.arange(500).tensor_split(2)], torch.arange(500))
     boosting = boost(binned, torch.zeros(3), train, valid, split, LOSSES["softmax"], seed=0, max_trees=60)
     rounds = boosting.rounds()

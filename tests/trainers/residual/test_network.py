@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from windtunnel.objectives.losses import LOSSES
+from windtunnel.trainers.data.labelled_rows import Targets
 from windtunnel.trainers.residual.boosted.binned_features import BINS, bin_borders
-from windtunnel.trainers.residual.boosted.boosting import BoostingRows
 from windtunnel.trainers.residual.boosted.network import scaled, train_network
 from windtunnel.trainers.residual.validation_rows import RowPart, SplitRows
 
@@ -20,7 +20,7 @@ def test_a_trained_network_gives_the_scores_of_its_best_epoch() -> None:
     signal = np.abs(features[:, 0] - 100) / 25 - 2
     target = torch.from_numpy((random.random(4000) < 1 / (1 + np.exp(-signal))).astype(np.float32))
     parts, base_score = (slice(0, 3000), slice(3000, 4000)), torch.zeros(1)
-    train, valid = (BoostingRows(target[part]) for part in parts)
+    train, valid = (Targets(target[part]) for part in parts)
     split = SplitRows([*torch.arange(1000).tensor_split(2)], torch.arange(1000))
     of_rows = features[parts[0]], features[parts[1]], base_score, train, valid, split
     trained = train_network(*of_rows, LOSSES["logistic"], torch.ones(1), 0)

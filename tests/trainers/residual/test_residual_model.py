@@ -23,6 +23,7 @@ import windtunnel
 from windtunnel.errors import BadInput
 from windtunnel.modules.linear.residual_model import ResidualModel, ResidualSum
 from windtunnel.objectives.losses import logistic
+from windtunnel.trainers.data.labelled_rows import Targets
 from windtunnel.trainers.residual.interactions import negative_gradient
 
 SOURCES = {
@@ -47,15 +48,13 @@ def fitted(name: str, **options: Any) -> tuple[Any, windtunnel.Translation]:
 
 
 def test_gradients_of_weighted_rows_do_not_depend_on_their_order() -> None:
-
     scores, target, weight = torch.zeros(8192, 1), torch.ones(8192), torch.ones(8192)
     weight[4096:] = 10.0
-    sorted_rows = negative_gradient(logistic, scores, target, weight)
+    sorted_rows = negative_gradient(logistic, scores, Targets(target, weight))
     torch.testing.assert_close(sorted_rows[:, 0], 0.5 * weight / weight.mean())
     shuffled = torch.randperm(8192, generator=torch.Generator().manual_seed(0))
-    torch.testing.assert_close(
-        negative_gradient(logistic, scores, target[shuffled], weight[shuffled]), sorted_rows[shuffled]
-    )
+    of_shuffled = negative_gradient(logistic, scores, Targets(target, weight).take(shuffled))
+    torch.testing.assert_close(of_shuffled, sorted_rows[shuffled])
 
 
 def is_better(history: Any) -> bool:

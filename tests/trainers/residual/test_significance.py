@@ -10,6 +10,7 @@ from windtunnel.objectives.losses import LOSSES
 from windtunnel.objectives.metrics import Metric
 from windtunnel.objectives.row_blocks import balanced_order
 from windtunnel.program.head import Head
+from windtunnel.trainers.data.labelled_rows import LabelledRows, Targets
 from windtunnel.trainers.loop.evaluation import evaluate, evaluate_scores
 from windtunnel.trainers.residual.significance import GROUPS, GroupLosses, compare_losses, compare_scores, group_losses
 from windtunnel.trainers.residual.validation_rows import SplitRows, split_rows
@@ -31,11 +32,12 @@ def scores_and_labels(count: int = 4000) -> tuple[Tensor, Tensor, Tensor]:
 
 def hashed(scores: Tensor, target: Tensor) -> SplitRows:
     """Halves of rows whose only number is a score."""
-    return split_rows((Batch(scores, torch.zeros(len(target), 0, dtype=torch.int64)), target), 0)
+    rows = Batch(scores, torch.zeros(len(target), 0, dtype=torch.int64))
+    return split_rows(LabelledRows(rows, Targets(target)), 0)
 
 
 def standard_error(before: Tensor, after: Tensor, target: Tensor) -> float:
-    return compare_losses(loss, hashed(before, target).shuffled, before, after, target).standard_error
+    return compare_losses(loss, hashed(before, target).shuffled, before, after, Targets(target)).standard_error
 
 
 @pytest.mark.parametrize("kinds", [2, 3, 7])
@@ -64,7 +66,7 @@ def test_a_file_sorted_by_its_target_has_the_standard_error_of_any_order() -> No
     by_label = target.argsort(stable=True)
     tests = {
         name: compare_losses(
-            loss, hashed(before[order], target[order]).shuffled, before[order], after[order], target[order]
+            loss, hashed(before[order], target[order]).shuffled, before[order], after[order], Targets(target[order])
         )
         for name, order in {"any": torch.arange(len(target)), "by label": by_label}.items()
     }
@@ -84,7 +86,8 @@ def test_the_order_of_rows_does_not_matter_to_the_metric() -> None:
     before, after = 4 * right, right + 0.5 * torch.randn(right.shape, generator=torch.Generator().manual_seed(1))
     orders = [torch.randperm(len(target), generator=torch.Generator().manual_seed(seed)) for seed in range(3)]
     reasons = {
-        compare_scores(AUROC, loss, hashed(right[o], target[o]), before[o], after[o], target[o]).reason for o in orders
+        compare_scores(AUROC, loss, hashed(right[o], target[o]), before[o], after[o], Targets(target[o])).reason
+        for o in orders
     }
     assert len(reasons) == 1 and "auroc changes by -" in reasons.pop()
 
@@ -92,7 +95,9 @@ def test_the_order_of_rows_does_not_matter_to_the_metric() -> None:
 def test_rounding_of_scores_does_not_matter() -> None:
     before, after, target = scores_and_labels()
     shuffled = hashed(before, target).shuffled
-    errors = [compare_losses(loss, shuffled, before + by, after + by, target).standard_error for by in (0, 1e-8)]
+    errors = [
+        compare_losses(loss, shuffled, before + by, after + by, Targets(target)).standard_error for by in (0, 1e-8)
+    ]
     assert errors[1] == pytest.approx(errors[0], rel=1e-5)
 
 
@@ -140,11 +145,11 @@ def test_rows_of_weight_0_are_as_if_they_were_not_there() -> None:
     weight = torch.rand(len(target), generator=torch.Generator().manual_seed(4), dtype=torch.float64)
     weight[::3] = 0
     target[::3], there = 1 - target[::3], weight > 0
-    found = group_losses(loss, after, target, weight)
-    wanted = group_losses(loss, after[there], target[there], weight[there])
+    found = group_losses(loss, after, Targets(target, weight))
+    wanted = group_losses(loss, after[there], Targets(target[there], weight[there]))
     assert torch.equal(found.loss, wanted.loss) and torch.equal(found.weight, wanted.weight)
     rows = Batch(after, torch.zeros(len(target), 0, dtype=torch.int64))
-    split = split_rows((rows, target, weight), 0)
+    split = split_rows(LabelledRows(rows, Targets(target, weight)), 0)
     assert torch.cat(split.halves).sort().values.tolist() == there.nonzero()[:, 0].tolist()
 
 
@@ -155,9 +160,8 @@ def test_the_halves_are_the_same_rows_in_any_order() -> None:
 
     def split(index: Tensor, seed: int) -> list[list[tuple[float, float]]]:
         rows = Batch(scores[index], torch.zeros(len(index), 0, dtype=torch.int64))
-        pairs = [
-            (scores[index][half, 0], target[index][half]) for half in split_rows((rows, target[index]), seed).halves
-        ]
+        halves = split_rows(LabelledRows(rows, Targets(target[index])), seed).halves
+        pairs = [(scores[index][half, 0], target[index][half]) for half in halves]
         return [sorted(zip(*(part.tolist() for part in pair), strict=True)) for pair in pairs]
 
     first, second = split(torch.arange(len(target)), 0)
@@ -183,7 +187,7 @@ def test_a_metric_is_worse_if_it_changes_by_more_than_its_error() -> None:
     of_halves = SplitRows([*rows.chunk(2)], rows)
     noise = torch.randn(right.shape, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     little, much = (
-        compare_scores(AUROC, loss, of_halves, 4 * right, right + size * noise, target) for size in (0.02, 0.5)
+        compare_scores(AUROC, loss, of_halves, 4 * right, right + size * noise, Targets(target)) for size in (0.02, 0.5)
     )
     assert little.significant
     assert not much.significant and "auroc changes by -" in much.reason
@@ -196,6 +200,6 @@ def test_scores_of_two_models_are_not_ranked_together() -> None:
     of_halves = SplitRows([*rows.chunk(2)], rows)
     offset = torch.where(torch.arange(len(target)) < len(target) // 2, 0.6, -0.6).unsqueeze(1)
     for scores in (right, right + offset):
-        assert compare_scores(AUROC, loss, of_halves, 4 * right, scores, target).significant
-    pooled = [evaluate_scores(AUROC, loss, scores, target).metric for scores in (right, right + offset)]
+        assert compare_scores(AUROC, loss, of_halves, 4 * right, scores, Targets(target)).significant
+    pooled = [evaluate_scores(AUROC, loss, scores, Targets(target)).metric for scores in (right, right + offset)]
     assert pooled[1] < pooled[0] - 0.02

@@ -14,9 +14,9 @@ from windtunnel.modules.trees.hard import HardTrees
 from windtunnel.objectives.losses import loss_for
 from windtunnel.objectives.metrics import Metric
 from windtunnel.program.head import Head
+from windtunnel.trainers.data.labelled_rows import LabelledRows, Targets
 from windtunnel.trainers.residual import tree_block_weights
 from windtunnel.trainers.residual.tree_block_weights import BLOCKS, fit_block_weights
-from windtunnel.trainers.residual.validation_rows import Items, random_rows, take
 
 DRAWS = torch.Generator().manual_seed(0)
 
@@ -36,11 +36,11 @@ def source(kind: str = "label", trees: int = 60, rate: float = 0.5) -> Any:
     return fitted.fit(*rows(800, 0, kind))
 
 
-def tree_rows(net: windtunnel.Translation, kind: str) -> tuple[HardTrees, Items, Any]:
+def tree_rows(net: windtunnel.Translation, kind: str) -> tuple[HardTrees, LabelledRows, Any]:
     X, y = rows(2000, 1, kind)
     trees: Any = net.program.steps[-1].module
     inputs = net.program.inputs_of(len(net.program.steps) - 1, *net.encode(X))
-    return trees, (inputs, net.head.encode_target(y)), loss_for(None, net.head)
+    return trees, LabelledRows(inputs, Targets(net.head.encode_target(y))), loss_for(None, net.head)
 
 
 @pytest.mark.parametrize("kind", ["label", "grade", "value"])
@@ -50,7 +50,7 @@ def test_trees_that_overfit_get_weights_below_1(kind: str) -> None:
     weighted = fit_block_weights(trees, valid, loss, DRAWS)
     assert weighted is not None
     with torch.no_grad():
-        before, after = (float(loss(one(valid[0]), valid[1], None)) for one in (trees, weighted))
+        before, after = (float(loss(one(valid.rows), *valid.targets)) for one in (trees, weighted))
     assert after < 0.9 * before
     ratio = weighted.ensemble().leaf_value / np.where(trees.ensemble().leaf_value == 0, 1, trees.ensemble().leaf_value)
     assert ratio.min() >= 0 and ratio.max() <= 1 + 1e-6
@@ -62,14 +62,14 @@ def test_rows_sorted_by_their_target_give_weights_too(monkeypatch: pytest.Monkey
     monkeypatch.setattr(tree_block_weights, "MAX_FITTED_ROWS", 1000)
     net = windtunnel.translate(source())
     trees, valid, loss = tree_rows(net, "label")
-    by_target = take(valid, valid[1].argsort(stable=True))
-    target = random_rows(by_target, 1000, DRAWS)[1]
+    by_target = valid.take(valid.targets.target.argsort(stable=True))
+    target = by_target.random(1000, DRAWS).targets.target
     assert len(target) == 1000
-    assert float(target.double().mean()) == pytest.approx(float(valid[1].double().mean()), abs=0.05)
+    assert float(target.double().mean()) == pytest.approx(float(valid.targets.target.double().mean()), abs=0.05)
     found = fit_block_weights(trees, by_target, loss, DRAWS)
     assert found is not None
     with torch.no_grad():
-        before, after = (float(loss(one(valid[0]), valid[1], None)) for one in (trees, found))
+        before, after = (float(loss(one(valid.rows), *valid.targets)) for one in (trees, found))
     assert after < 0.9 * before
 
 
@@ -93,9 +93,9 @@ def test_few_trees_with_a_low_rate_get_none() -> None:
 def test_leaf_values_add_up() -> None:
     net = windtunnel.translate(source("grade"))
     trees, valid, _ = tree_rows(net, "grade")
-    values = trees.leaf_values(valid[0])
+    values = trees.leaf_values(valid.rows)
     assert values.shape == (2000, 3, 60)
-    torch.testing.assert_close(values.sum(2) + trees.base, trees(valid[0].double()), rtol=1e-9, atol=1e-9)
+    torch.testing.assert_close(values.sum(2) + trees.base, trees(valid.rows.double()), rtol=1e-9, atol=1e-9)
 
 
 def test_fit_keeps_significant_weights() -> None:
@@ -113,7 +113,8 @@ def test_forests_have_none() -> None:
     net = windtunnel.translate(forest)
     head: Head = net.head
     trees: Any = net.program.steps[-1].module
-    valid = net.program.inputs_of(len(net.program.steps) - 1, *net.encode(X)), head.encode_target(y)
+    inputs = net.program.inputs_of(len(net.program.steps) - 1, *net.encode(X))
+    valid = LabelledRows(inputs, Targets(head.encode_target(y)))
     assert fit_block_weights(trees, valid, loss_for("probabilities", head), DRAWS) is None
 
 

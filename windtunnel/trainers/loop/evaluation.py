@@ -16,6 +16,7 @@ from windtunnel.objectives.losses import Loss, loss_for
 from windtunnel.objectives.metrics import Metric
 from windtunnel.program.program import Program
 from windtunnel.program.translated import TranslatedPipeline
+from windtunnel.trainers.data.labelled_rows import LabelledRows, Targets
 from windtunnel.trainers.processes import sum_processes
 from windtunnel.trainers.recipe import Recipe
 
@@ -46,12 +47,13 @@ def evaluate(
     total: Tensor | float = 0.0
     count: Tensor | float = 0
     with torch.no_grad():
-        for rows, target, *weight in loader:
-            scores = score(*rows)
-            metric.update(scores, target, *weight, output=None if output is None else output(*rows))
+        for item in loader:
+            batch = LabelledRows.of(item)
+            scores, targets = score(*batch.rows), batch.targets
+            metric.update(scores, *targets, output=None if output is None else output(*batch.rows))
             if with_loss:
-                size = float(weight[0].sum()) if weight else len(target)
-                total, count = total + float(loss(scores, target, *(weight or [None]))) * size, count + size
+                size = len(batch) if targets.weight is None else float(targets.weight.sum())
+                total, count = total + float(loss(scores, *targets)) * size, count + size
     mean = math.nan
     if with_loss:
         total, count = sum_processes(total, count)
@@ -63,15 +65,16 @@ def evaluate(
     return Evaluation(mean, value)
 
 
-def evaluate_scores(metric: Metric, loss: Loss, scores: Tensor, *rest: Tensor) -> Evaluation:
-    """The mean loss and the metric of raw scores ``[N, K]``; ``rest`` is the target and maybe the weight."""
-    return evaluate(metric, loss, lambda scores: scores, [((scores,), *rest)])
+def evaluate_scores(
+    metric: Metric, loss: Loss, scores: Tensor, targets: Targets, *, with_loss: bool = True
+) -> Evaluation:
+    """The mean loss and the metric of raw scores ``[N, K]``; see ``evaluate``."""
+    return evaluate(metric, loss, lambda scores: scores, [((scores,), *targets)], with_loss=with_loss)
 
 
-def metric_of_scores(metric: Metric, loss: Loss, scores: Tensor, *rest: Tensor) -> float:
+def metric_of_scores(metric: Metric, loss: Loss, scores: Tensor, targets: Targets) -> float:
     """The metric alone; the loss is computed only if it is the metric."""
-    with_loss = metric.name == "loss"
-    return evaluate(metric, loss, lambda scores: scores, [((scores,), *rest)], with_loss=with_loss).metric
+    return evaluate_scores(metric, loss, scores, targets, with_loss=metric.name == "loss").metric
 
 
 def evaluate_program(net: TranslatedPipeline, program: Program, recipe: Recipe, loader: Any) -> Evaluation:

@@ -19,6 +19,7 @@ from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.trainers.data.encoded_loader import EncodedLoader
 from windtunnel.trainers.data.encoding import check_weights, encode
 from windtunnel.trainers.data.hold_out import can_hold_out, hold_out_mask
+from windtunnel.trainers.data.labelled_rows import LabelledRows, Targets
 
 HELD_OUT = 0.2
 
@@ -55,9 +56,9 @@ class RefreshData:
         held_out = _hold_out(is_old, target, weight, seed) if last else is_old
         return cls(rows, target, weight, is_new & ~tested, tested, is_old & ~held_out, held_out, is_new)
 
-    def take(self, mask: Tensor) -> tuple[Batch, Tensor, Tensor]:
+    def take(self, mask: Tensor) -> LabelledRows:
         """Rows, targets and weights where ``mask``."""
-        return self.rows.take(mask), self.target[mask], self.weight[mask]
+        return LabelledRows(self.rows, Targets(self.target, self.weight)).take(mask)
 
 
 def read_input(net: TranslatedPipeline, name: str, data: Any) -> tuple[Any, ...] | None:

@@ -23,6 +23,7 @@ from windtunnel.program.records.training_profile import TrainingProfile
 from windtunnel.program.score_methods import score_rules
 from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.progress import Phase
+from windtunnel.trainers.data.labelled_rows import Targets
 from windtunnel.trainers.fit_details import calibration, reliability, summarise_terms
 from windtunnel.trainers.loop.evaluation import Evaluation, evaluate_scores
 from windtunnel.trainers.refresh.movable_values import MovableValues, MovedValues
@@ -53,14 +54,16 @@ class RefreshScoring:
 
     def evaluate(self, scores: Tensor, rows: Tensor) -> Evaluation:
         """Loss and metric of some rows."""
-        data = self.data
-        return evaluate_scores(self.metric, self.loss, scores[rows], data.target[rows], data.weight[rows].double())
+        return evaluate_scores(self.metric, self.loss, scores[rows], self._targets(rows))
 
     def compare(self, before: Tensor, after: Tensor, rows: Tensor) -> SignificanceTest:
         """Test on some rows whether the loss of ``after`` is lower."""
-        batch, target, weight = self.data.take(rows)
-        shuffled = split_rows((batch, target, weight), seed=0).shuffled
-        return compare_losses(self.loss, shuffled, before[rows], after[rows], target, weight.double())
+        shuffled = split_rows(self.data.take(rows), seed=0).shuffled
+        return compare_losses(self.loss, shuffled, before[rows], after[rows], self._targets(rows))
+
+    def _targets(self, rows: Tensor) -> Targets:
+        """The targets of some rows, with weights in float64, as the scores are."""
+        return Targets(self.data.target[rows], self.data.weight[rows].double())
 
     def harms_old_rows(self, before: Tensor, after: Tensor) -> bool:
         """Whether the loss of the held-out old rows is significantly higher."""
@@ -132,7 +135,7 @@ def update(
             moved = moved if keep_old and scoring.harms_old_rows(values.scores, last.scores) else last
         values.install(trial, moved)
         _install(net, trial)
-        net.record(profile=net.profile or TrainingProfile.of(trial.encoder, trial.hosts, data.take(data.all_new)[0]))
+        net.record(profile=net.profile or TrainingProfile.of(trial.encoder, trial.hosts, data.take(data.all_new).rows))
     return History(
         epochs=[],
         metric=scoring.metric.name,
@@ -235,5 +238,5 @@ def _details(
         old_rows=int((data.old | data.held_out_old).sum()),
         changes=tuple(changes),
         profile_rows=None if profile is None else profile.rows,
-        drift=() if profile is None else profile.drift(trial.encoder, trial.hosts, data.take(data.all_new)[0]),
+        drift=() if profile is None else profile.drift(trial.encoder, trial.hosts, data.take(data.all_new).rows),
     )

@@ -191,7 +191,7 @@ def _interactions_candidate(setup: ResidualSetup, metric: Metric) -> Candidate |
         return None
     if not halves.interaction_test.significant:
         test, scores = halves.interaction_test, halves.pipeline_scores + halves.interaction_scores
-        val_loss, value = evaluate_scores(metric, average_over_blocks(halves.loss), scores, *halves.rows[1:])
+        val_loss, value = evaluate_scores(metric, average_over_blocks(halves.loss), scores, halves.rows.targets)
         return Candidate("interactions", value, val_loss, test=test, rejected=test.reason)
     test = halves.compare(metric, halves.pipeline_scores, halves.scores_with_interactions)
     val_loss, value = evaluate(metric, halves.loss, initial.init_scores, initial.validation_batches(setup.valid))

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from windtunnel.encode import Batch
 from windtunnel.modules.linear.residual_model import ResidualModel
 from windtunnel.objectives.losses import Loss
 from windtunnel.objectives.row_blocks import average_over_blocks
@@ -16,6 +15,7 @@ from windtunnel.program.head import Head
 from windtunnel.program.residual_base import ResidualBase
 from windtunnel.program.score_methods import ScoreRule, score_rules
 from windtunnel.program.translated import TranslatedPipeline
+from windtunnel.trainers.data.labelled_rows import LabelledRows, Targets
 from windtunnel.trainers.recipe import LARGEST_BATCH
 from windtunnel.trainers.residual.column_coder import ColumnCoder
 from windtunnel.trainers.residual.init_scores import split_scores
@@ -24,7 +24,7 @@ from windtunnel.trainers.residual.residual_stages import ResidualForTraining, Re
 from windtunnel.trainers.residual.screening import select_interactions
 from windtunnel.trainers.residual.significance import compare_losses
 from windtunnel.trainers.residual.validation_halves import ValidationHalves
-from windtunnel.trainers.residual.validation_rows import MAX_ROWS, Items, SplitRows
+from windtunnel.trainers.residual.validation_rows import MAX_ROWS, SplitRows
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class FittedInteractions:
 
 
 def fit_interactions(
-    rows: RowsWithResiduals, valid: Items, split: SplitRows, rank: int, generator: torch.Generator
+    rows: RowsWithResiduals, valid: LabelledRows, split: SplitRows, rank: int, generator: torch.Generator
 ) -> tuple[ResidualForTraining, ValidationHalves] | None:
     """Select the columns of a residual model and fit its interactions; None where no column is selected.
 
@@ -63,12 +63,13 @@ def fit_interactions(
     if not selected.columns:
         return None
     of_halves = [rows.select(half) for half in split.halves]
-    init_scores, *rest = rows.scored_valid
+    init_scores = rows.scored_valid.rows
     interaction_scores, test = torch.zeros_like(init_scores), None
     if selected.interactions:
         for each, (_, tested) in zip(of_halves, split.tested_on(), strict=True):
             interaction_scores[tested] = each.scores(rows.valid.codes[tested]) * rows.unit
-        test = compare_losses(rows.loss, split.shuffled, init_scores, init_scores + interaction_scores, *rest)
+        after = init_scores + interaction_scores
+        test = compare_losses(rows.loss, split.shuffled, init_scores, after, rows.scored_valid.targets)
     if test is None or not test.significant:
         selected, *of_halves = (each.columns_alone() for each in (selected, *of_halves))
     residual = rows.residual_of(selected, rank, generator)
@@ -90,36 +91,36 @@ class RowsWithResiduals:
     train: Residuals
     sample: Residuals  # at most ``MAX_ROWS`` training rows, on which interactions are screened
     valid: Residuals
-    scored_valid: Items  # init scores of the validation rows ``[N, K]``, targets, and maybe weights
+    scored_valid: LabelledRows  # init scores of the validation rows ``[N, K]``
 
     @classmethod
     def of(
         cls,
         net: TranslatedPipeline,
         base: ResidualBase,
-        train: Items,
-        valid: Items,
+        train: LabelledRows,
+        valid: LabelledRows,
         loss: Loss,
         generator: torch.Generator,
     ) -> RowsWithResiduals:
         """Compute the residuals of rows with init scores, those of ``base``; training rows have none of weight 0."""
-        head, outputs = base.head, train[0].numbers.shape[1] - len(net.encoder.numbers)
-        rows, scores = split_scores(train[0], outputs)
-        coder, unit = ColumnCoder.of(net, rows), _unit(head, scores, train[1])
-        of_train, of_valid = (_residuals(coder, loss, unit, *items) for items in (train, valid))
+        head, outputs = base.head, train.rows.numbers.shape[1] - len(net.encoder.numbers)
+        rows, scores = split_scores(train.rows, outputs)
+        coder, unit = ColumnCoder.of(net, rows), _unit(head, scores, train.targets.target)
+        of_train, of_valid = (_residuals(coder, loss, unit, each) for each in (train, valid))
         gradient = of_train.values.square().mean(dim=0).sqrt().clamp_min(torch.finfo(unit.dtype).tiny)
         of_train, of_valid = (Residuals(each.codes, each.values / gradient) for each in (of_train, of_valid))
         sample = of_train.sample(MAX_ROWS, generator)
-        scored = split_scores(valid[0], outputs)[1], *valid[1:]
+        scored = valid.with_rows(split_scores(valid.rows, outputs)[1])
         return cls(coder, head, score_rules(base.program), loss, unit, gradient, of_train, sample, of_valid, scored)
 
     def select(self, index: Tensor) -> FittedInteractions:
         """Columns and interactions, selected and weighed on the validation rows at these indices."""
         selected = select_interactions(self.sample, self.valid.take(index), self.coder.sizes, self.coder.columns)
         tables = [fitted.table for fitted in fit_in_sequence(self.train, selected.interactions)]
-        codes, scored = self.valid.codes[index], [block[index] for block in self.scored_valid]
+        codes, scored = self.valid.codes[index], self.scored_valid.take(index)
         values = [table[each.cells(codes)] for each, table in zip(selected.interactions, tables, strict=True)]
-        weights = _weights(values, self.unit, self.loss, *scored)
+        weights = _weights(values, self.unit, self.loss, scored)
         return FittedInteractions(selected.columns, selected.interactions, tables, weights)
 
     def residual_of(self, selected: FittedInteractions, rank: int, generator: torch.Generator) -> ResidualForTraining:
@@ -134,20 +135,18 @@ class RowsWithResiduals:
         return ResidualForTraining(ResidualOnInitScores(model, self.head, self.rules, gradient), inputs, offset)
 
 
-def _residuals(
-    coder: ColumnCoder, loss: Loss, unit: Tensor, rows: Batch, target: Tensor, weight: Tensor | None = None
-) -> Residuals:
+def _residuals(coder: ColumnCoder, loss: Loss, unit: Tensor, labelled: LabelledRows) -> Residuals:
     """Codes of the columns, and residuals in units of the residual model, of rows with init scores."""
-    rows, scores = split_scores(rows, len(unit))
-    return Residuals(coder.codes(rows), negative_gradient(loss, scores, target, weight) * unit)
+    rows, scores = split_scores(labelled.rows, len(unit))
+    return Residuals(coder.codes(rows), negative_gradient(loss, scores, labelled.targets) * unit)
 
 
-def _weights(values: list[Tensor], unit: Tensor, loss: Loss, scores: Tensor, *rest: Tensor) -> Tensor:
-    """The weights of tables with these values of validation rows, ``[N, K]`` each; target and maybe weight are last."""
+def _weights(values: list[Tensor], unit: Tensor, loss: Loss, scored: LabelledRows) -> Tensor:
+    """The weights of tables with these values of validation rows, ``[N, K]`` each; ``scored`` has their scores."""
     if not values:
         return unit.new_zeros(0)
     parts = torch.stack(values, dim=2) * unit.unsqueeze(1)
-    return part_weights(average_over_blocks(loss), unit, scores, parts, *rest)
+    return part_weights(average_over_blocks(loss), unit, scored.rows, parts, scored.targets)
 
 
 def _set_interactions(model: ResidualModel, selected: FittedInteractions, train: Residuals) -> Tensor:
@@ -175,16 +174,16 @@ def _unit(head: Head, scores: Tensor, target: Tensor) -> Tensor:
     return torch.where(deviation > 0, deviation, torch.ones_like(deviation))
 
 
-def negative_gradient(loss: Loss, scores: Tensor, target: Tensor, weight: Tensor | None) -> Tensor:
+def negative_gradient(loss: Loss, scores: Tensor, targets: Targets) -> Tensor:
     """Negative gradient of each row's loss by its scores, times its weight over the mean weight, ``[N, K]``.
 
     Computed in batches, because a custom loss may compare every row with every other.
     """
-    parts, mean_weight = [], 1.0 if weight is None else float(weight.mean())
+    parts, mean_weight = [], 1.0 if targets.weight is None else float(targets.weight.mean())
     for first in range(0, len(scores), LARGEST_BATCH):
         rows = slice(first, first + LARGEST_BATCH)
         part = scores[rows].detach().clone().requires_grad_()
-        part_weight = None if weight is None else weight[rows]
-        gradient = torch.autograd.grad(loss(part, target[rows], part_weight), part)[0]
-        parts.append(-gradient * (len(part) if part_weight is None else part_weight.sum() / mean_weight))
+        of_part = targets.take(rows)
+        gradient = torch.autograd.grad(loss(part, *of_part), part)[0]
+        parts.append(-gradient * (len(part) if of_part.weight is None else of_part.weight.sum() / mean_weight))
     return torch.cat(parts)

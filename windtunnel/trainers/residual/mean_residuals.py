@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from windtunnel.objectives.losses import Loss
+from windtunnel.trainers.data.labelled_rows import Targets
 
 PRIOR_ROWS = 20
 """Rows with a residual of 0 that are added to each cell, which shrinks its mean residual."""
@@ -116,9 +117,7 @@ def fit_in_sequence(residuals: Residuals, interactions: Sequence[Interaction]) -
         residuals = residuals.subtract(fitted.leave_one_out)
 
 
-def part_weights(
-    loss: Loss, unit: Tensor, scores: Tensor, parts: Tensor, target: Tensor, weight: Tensor | None = None
-) -> Tensor:
+def part_weights(loss: Loss, unit: Tensor, scores: Tensor, parts: Tensor, targets: Targets) -> Tensor:
     """Weight of each of P parts ``[N, K, P]`` of the scores, ``[P]``.
 
     The weights b >= 0 minimise loss(scores + parts . b) / s + |b|^2 / (2 N), the mean loss of N rows with a standard
@@ -130,14 +129,14 @@ def part_weights(
     """
     scale = 1.0
     if not bool((unit == 1).all()):
-        scale = max(float(loss(scores, target, weight)), torch.finfo(scores.dtype).tiny)
+        scale = max(float(loss(scores, *targets)), torch.finfo(scores.dtype).tiny)
     root = torch.full((parts.shape[2],), 0.3, dtype=parts.dtype, requires_grad=True)
     search = torch.optim.LBFGS([root], max_iter=MAX_ITERATIONS, line_search_fn="strong_wolfe")
 
     def closure() -> Tensor:
         search.zero_grad()
         b = root.square()
-        value = loss(scores + parts @ b, target, weight) / scale + b.square().sum() / (2 * len(scores))
+        value = loss(scores + parts @ b, *targets) / scale + b.square().sum() / (2 * len(scores))
         value.backward()  # type: ignore[no-untyped-call]
         return value
 

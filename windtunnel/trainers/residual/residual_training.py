@@ -21,7 +21,6 @@ from windtunnel.trainers.recipe import Recipe
 from windtunnel.trainers.residual.init_scores import split_scores
 from windtunnel.trainers.residual.residual_stages import ResidualForTraining
 from windtunnel.trainers.residual.setup import ResidualSetup
-from windtunnel.trainers.residual.validation_rows import take
 
 
 @dataclass(frozen=True)
@@ -71,16 +70,15 @@ def _other_half_scores(
     """
     halves, mask, training = setup.validation_halves, setup.mask, setup.train
     if training.rows is None:
-        (sample, *rest), mask = setup.train_items, None
-        training = EncodedRows(sample, *rest, batch_size=recipe.rows_per_step(len(rest[0])), seed=recipe.seed)
+        sample, mask = setup.train_rows, None
+        batch_size = recipe.rows_per_step(len(sample))
+        training = EncodedRows(sample.rows, *sample.targets, batch_size=batch_size, seed=recipe.seed)
     scores = torch.zeros_like(halves.interaction_scores)
     with Phase("training two residual models for the test", 2) as phase, show_progress(False):
         for initial, (half, tested) in zip(halves.residuals, halves.split.tested_on(), strict=True):
             if initial is not None:
-                residual = initial.copy()
-                valid = residual.validation_batches(
-                    EncodedRows(*take(halves.rows, halves.split.parts[half])).in_order()
-                )
+                residual, of_half = initial.copy(), halves.rows.take(halves.split.parts[half])
+                valid = residual.validation_batches(EncodedRows(of_half.rows, *of_half.targets).in_order())
                 loaders = Loaders(residual.training_batches(training, mask), valid)
                 result = _train_where_defined(residual, loaders, halves.loss, recipe, lightning)
                 if result is not None and result.error is not None:
@@ -104,5 +102,5 @@ def _train_where_defined(
 
 def _column_scores(residual: ResidualForTraining, setup: ResidualSetup, index: Tensor | slice) -> Tensor:
     """Scores of the columns of a model for some of the validation rows."""
-    rows, _ = split_scores(setup.validation_halves.rows[0], residual.outputs)
+    rows, _ = split_scores(setup.validation_halves.rows.rows, residual.outputs)
     return residual.installable.column_scores(rows.take(index))

@@ -15,6 +15,7 @@ from windtunnel.program.residual_base import ResidualBase
 from windtunnel.program.score_methods import score_rules
 from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.trainers.data.encoded_loader import EncodedLoader
+from windtunnel.trainers.data.labelled_rows import LabelledRows
 from windtunnel.trainers.loop.module import DataModule, Loaders
 from windtunnel.trainers.recipe import Recipe
 from windtunnel.trainers.residual.column_coder import ColumnCoder
@@ -24,7 +25,7 @@ from windtunnel.trainers.residual.interactions import RowsWithResiduals, fit_int
 from windtunnel.trainers.residual.residual_stages import ResidualForTraining
 from windtunnel.trainers.residual.tree_block_weights import WeightedTrees, weighted_trees
 from windtunnel.trainers.residual.validation_halves import ValidationHalves
-from windtunnel.trainers.residual.validation_rows import MAX_ROWS, Items, rows_with_weight, split_rows
+from windtunnel.trainers.residual.validation_rows import MAX_ROWS, split_rows
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,7 @@ class ResidualSetup:
     # train, valid: the rows of ``fit`` with init scores
     train: EncodedLoader
     valid: EncodedLoader
-    train_items: Items  # training rows with init scores, without those of weight 0: all, or a sample of a stream
+    train_rows: LabelledRows  # training rows with init scores, without those of weight 0: all, or a sample of a stream
     mask: Tensor | None  # bool ``[N]``, training rows with a weight above 0; None if all have one
 
     def split_scores(self, rows: Batch) -> tuple[Batch, Tensor]:
@@ -83,7 +84,7 @@ def prepare_residual(net: TranslatedPipeline, data: DataModule, recipe: Recipe) 
         return NoResidual("without validation rows no residual model can be tested")
     generator = torch.Generator().manual_seed(recipe.seed)
     loss = explain_failures(loss_for(recipe.loss, base.head))
-    validation = data.valid.collect(MAX_ROWS)
+    validation = LabelledRows.of(data.valid.collect(MAX_ROWS))
     split = split_rows(validation, recipe.seed)
     if not all(map(len, split.halves)):
         return NoResidual("a residual model needs two validation rows")
@@ -95,11 +96,10 @@ def prepare_residual(net: TranslatedPipeline, data: DataModule, recipe: Recipe) 
     pipeline = PipelineState(base.program, modules, base.head)
     scorer = InitScorer(net, pipeline.exact_program())
     train, valid = scorer.add_to(data.train), scorer.add_to(data.valid)
-    rows = scorer.add_init_scores(validation[0]) if valid.rows is None else valid.rows
-    counted, mask = rows_with_weight(train.collect(MAX_ROWS))
-    valid_items = rows, *validation[1:]
-    with_residuals = RowsWithResiduals.of(net, base, counted, valid_items, loss, generator)
-    fitted = fit_interactions(with_residuals, valid_items, split, recipe.residual_rank, generator)
+    scored = validation.with_rows(scorer.add_init_scores(validation.rows) if valid.rows is None else valid.rows)
+    counted, mask = LabelledRows.of(train.collect(MAX_ROWS)).with_weight()
+    with_residuals = RowsWithResiduals.of(net, base, counted, scored, loss, generator)
+    fitted = fit_interactions(with_residuals, scored, split, recipe.residual_rank, generator)
     if fitted is None:
         return NoResidual("no column explains the residuals")
     initial, validation_halves = fitted
@@ -111,6 +111,6 @@ def prepare_residual(net: TranslatedPipeline, data: DataModule, recipe: Recipe) 
         weighted=weighted,
         train=train,
         valid=valid,
-        train_items=counted,
+        train_rows=counted,
         mask=mask,
     )

@@ -15,6 +15,7 @@ from windtunnel.objectives.losses import Loss
 from windtunnel.objectives.metrics import Metric
 from windtunnel.objectives.row_blocks import balanced_order
 from windtunnel.program.records.fit_record import NEEDS_MORE_ROWS
+from windtunnel.trainers.data.labelled_rows import LabelledRows, Targets
 from windtunnel.trainers.loop.evaluation import metric_of_scores
 from windtunnel.trainers.residual.validation_rows import SplitRows
 
@@ -69,18 +70,18 @@ class SignificanceTest:
 
 
 def compare_scores(
-    metric: Metric, loss: Loss, split: SplitRows, before: Tensor, after: Tensor, *rest: Tensor
+    metric: Metric, loss: Loss, split: SplitRows, before: Tensor, after: Tensor, targets: Targets
 ) -> SignificanceTest:
     """Test whether scores lower the loss, and do not worsen the metric by more than its standard error.
 
     ``after`` has for each half the scores of the model of the other half, where models were fitted on validation rows;
-    joint training passes the scores of one model. ``rest`` is the target and maybe the weight.
+    joint training passes the scores of one model.
     """
-    test = compare_losses(loss, split.shuffled, before, after, *rest)
+    test = compare_losses(loss, split.shuffled, before, after, targets)
     if not test.gain > 0:
         return test
-    groups = _metric_groups(metric, split.shuffled_halves, rest[0])
-    old, new = (_metric_of_groups(metric, loss, groups, scores, *rest) for scores in (before, after))
+    groups = _metric_groups(metric, split.shuffled_halves, targets.target)
+    old, new = (_metric_of_groups(metric, loss, groups, scores, targets) for scores in (before, after))
     change, error = float((new - old).mean()), float((new - old).std() / max(len(groups) - 1, 1) ** 0.5)
     if abs(change) <= error or not metric.better(float(old.mean()), float(new.mean())):
         return test
@@ -104,24 +105,23 @@ def _metric_groups(metric: Metric, halves: Sequence[Tensor], target: Tensor) -> 
 
 
 def _metric_of_groups(
-    metric: Metric, loss: Loss, groups: Sequence[Tensor], scores: Tensor, *rest: Tensor
+    metric: Metric, loss: Loss, groups: Sequence[Tensor], scores: Tensor, targets: Targets
 ) -> NDArray[np.float64]:
-    values = [metric_of_scores(metric, loss, *(block[rows] for block in (scores, *rest))) for rows in groups]
-    return np.array(values)
+    return np.array([metric_of_scores(metric, loss, scores[rows], targets.take(rows)) for rows in groups])
 
 
-def compare_losses(loss: Loss, shuffled: Tensor, before: Tensor, after: Tensor, *rest: Tensor) -> SignificanceTest:
-    """Test whether scores decrease the loss; ``rest`` is the target and maybe the weight.
+def compare_losses(loss: Loss, shuffled: Tensor, before: Tensor, after: Tensor, targets: Targets) -> SignificanceTest:
+    """Test whether scores ``[N, K]`` decrease the loss.
 
     The standard error comes from groups of neighbouring rows if these are correlated. Otherwise ``shuffled``, the order
     of a hash of the rows, groups them, so that their own order does not matter.
     """
-    neighbours = group_losses(loss, before, *rest) - group_losses(loss, after, *rest)
-    old, new = (group_losses(loss, *(block[shuffled] for block in (scores, *rest))) for scores in (before, after))
+    neighbours = group_losses(loss, before, targets) - group_losses(loss, after, targets)
+    old, new = (group_losses(loss, scores[shuffled], targets.take(shuffled)) for scores in (before, after))
     gains = old - new
     if neighbours.standard_error > CORRELATED * gains.standard_error:
         gains = neighbours
-    rows = len(before) if len(rest) == 1 else int((rest[1] > 0).sum())
+    rows = len(before) if targets.weight is None else int((targets.weight > 0).sum())
     significant = gains.exceeds_standard_error()
     reason = "" if significant else "the loss gets no lower on rows that had no part in fitting"
     if not significant and gains.mean > 0:
@@ -170,20 +170,15 @@ class GroupLosses:
         return GroupLosses(self.loss[finite], self.weight[finite])
 
 
-def group_losses(loss: Loss, scores: Tensor, *rest: Tensor) -> GroupLosses:
-    """Loss of each of ``GROUPS`` groups of neighbouring rows, or of each row; ``rest`` is target and maybe weight.
+def group_losses(loss: Loss, scores: Tensor, targets: Targets) -> GroupLosses:
+    """Loss of each of ``GROUPS`` groups of neighbouring rows, or of each row.
 
     Neighbouring rows are grouped, so that the standard error includes correlation over time. Rows of weight 0 are left
     out.
     """
-    parts = [scores, *rest]
-    if len(rest) == 2:
-        parts = [part[rest[1] > 0] for part in parts]
-    order = balanced_order(parts[1])
-    groups = zip(*(part[order].tensor_split(min(GROUPS, len(order))) for part in parts), strict=True)
-    pairs = [
-        (loss(part, target, *(weight or [None])), float(weight[0].sum() if weight else len(part)))
-        for part, target, *weight in groups
-    ]
-    losses = torch.stack([value for value, _ in pairs])
-    return GroupLosses(losses, losses.new_tensor([weight for _, weight in pairs]))
+    counted, _ = LabelledRows(scores, targets).with_weight()
+    order = balanced_order(counted.targets.target)
+    groups = [counted.take(rows) for rows in order.tensor_split(min(GROUPS, len(order)))]
+    losses = torch.stack([loss(group.rows, *group.targets) for group in groups])
+    weights = [len(group) if group.targets.weight is None else float(group.targets.weight.sum()) for group in groups]
+    return GroupLosses(losses, losses.new_tensor(weights))

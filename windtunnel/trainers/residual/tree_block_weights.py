@@ -21,9 +21,10 @@ from windtunnel.objectives.metrics import Metric
 from windtunnel.objectives.row_blocks import average_over_blocks
 from windtunnel.program.program import Program
 from windtunnel.program.translated import TranslatedPipeline
+from windtunnel.trainers.data.labelled_rows import LabelledRows, Targets
 from windtunnel.trainers.loop.evaluation import metric_of_scores
 from windtunnel.trainers.residual.significance import SignificanceTest, compare_scores
-from windtunnel.trainers.residual.validation_rows import Items, SplitRows, random_rows, take
+from windtunnel.trainers.residual.validation_rows import SplitRows
 
 BLOCKS = 10
 STEPS = 200
@@ -43,7 +44,7 @@ class WeightedTrees:
 def weighted_trees(
     net: TranslatedPipeline,
     program: Program,
-    valid: Items,
+    valid: LabelledRows,
     split: SplitRows,
     loss: Loss,
     metric: Metric,
@@ -60,22 +61,22 @@ def weighted_trees(
     if not isinstance(trees, HardTrees):
         return None
     trees, program = deepcopy(trees).cpu(), program.with_modules(net.exact_modules).eval()
-    inputs = net.run_in_slices(partial(program.inputs_of, position), valid[0])
-    rows = inputs, *valid[1:]
+    inputs = net.run_in_slices(partial(program.inputs_of, position), valid.rows)
+    rows = valid.with_rows(inputs)
     fit = partial(fit_block_weights, trees, loss=average_over_blocks(loss), generator=generator)
-    weighted = fit(take(rows, split.all_rows))
+    weighted = fit(rows.take(split.all_rows))
     if weighted is None:
         return None
-    trees_of_halves = [fit(take(rows, half)) or trees for half in split.halves]
+    trees_of_halves = [fit(rows.take(half)) or trees for half in split.halves]
     with torch.no_grad():
         before = trees(inputs)
         after = before.clone()
         for half_trees, (_, tested) in zip(trees_of_halves, split.tested_on(), strict=True):
             after[tested] = half_trees(inputs[tested])
         fitted = weighted(inputs)
-    test = compare_scores(metric, loss, split, before, after, *valid[1:])
+    test = compare_scores(metric, loss, split, before, after, valid.targets)
     if test.significant:
-        old, new = (metric_of_scores(metric, loss, each, *valid[1:]) for each in (before, fitted))
+        old, new = (metric_of_scores(metric, loss, each, valid.targets) for each in (before, fitted))
         if metric.better(old, new):
             reason = f"the loss is lower, but {metric.name} gets worse on all rows ({old:.4f} -> {new:.4f})"
             test = replace(test, significant=False, reason=reason)
@@ -84,25 +85,26 @@ def weighted_trees(
     return WeightedTrees(position, weighted, test)
 
 
-def fit_block_weights(trees: HardTrees, rows: Items, loss: Loss, generator: torch.Generator) -> HardTrees | None:
+def fit_block_weights(trees: HardTrees, rows: LabelledRows, loss: Loss, generator: torch.Generator) -> HardTrees | None:
     """Scale the leaf values of each block of boosting rounds by its weight; None where all weights are 1.
 
     With v_b the sum of the trees of block b, the weights minimise loss(base + sum_b w_b v_b) over w in [0, 1] by
     projected gradient steps from w = 1. If boosting stopped early, all weights stay at 1; if it went on too
     long, the last blocks lose most of their weight. The scores of all classes share the weights.
 
-    ``rows`` hold inputs of the trees ``[N, width]``, targets and weights, and the trees were not fitted on these rows;
-    more than ``MAX_FITTED_ROWS`` are sampled. The trees are boosted, with one value per leaf. ``loss`` takes raw
-    scores, targets and weights.
+    ``rows`` hold inputs of the trees ``[N, width]``, and the trees were not fitted on these rows; more than
+    ``MAX_FITTED_ROWS`` are sampled. The trees are boosted, with one value per leaf. ``loss`` takes raw scores, targets
+    and weights.
     """
     if trees.vector or trees.divisor != 1 or trees.root.shape[0] < BLOCKS * trees.outputs:
         return None
-    inputs, target, *weight = random_rows(rows, MAX_FITTED_ROWS, generator)
+    rows = rows.random(MAX_FITTED_ROWS, generator)
+    inputs: Tensor = rows.rows
     values = trees.leaf_values(inputs)  # [N, K, rounds]
     rounds = values.shape[2]
     block = torch.arange(rounds) * BLOCKS // rounds
     sums = values.new_zeros(*values.shape[:2], BLOCKS).index_add_(2, block, values).to(inputs.dtype)
-    weights = _minimise(sums, trees.base.to(sums.dtype), loss, target, *weight)
+    weights = _minimise(sums, trees.base.to(sums.dtype), loss, rows.targets)
     if bool((weights > 0.99).all()):
         return None
     ensemble = trees.ensemble()
@@ -125,12 +127,12 @@ def _with_leaves(ensemble: TreeEnsemble, values: NDArray[np.float64], dtype: tor
     return fastest(trees)
 
 
-def _minimise(sums: Tensor, base: Tensor, loss: Loss, target: Tensor, weight: Tensor | None = None) -> Tensor:
+def _minimise(sums: Tensor, base: Tensor, loss: Loss, targets: Targets) -> Tensor:
     weights = torch.ones(BLOCKS, dtype=sums.dtype, requires_grad=True)
     optimizer = torch.optim.Adam([weights], LEARNING_RATE)
     for _ in range(STEPS):
         optimizer.zero_grad()
-        loss(base + sums @ weights, target, weight).backward()  # type: ignore[no-untyped-call]
+        loss(base + sums @ weights, *targets).backward()  # type: ignore[no-untyped-call]
         optimizer.step()
         with torch.no_grad():
             weights.clamp_(0, 1)

@@ -10,17 +10,18 @@ from torch import Tensor
 
 from windtunnel.objectives.losses import Loss
 from windtunnel.objectives.metrics import Metric
+from windtunnel.trainers.data.labelled_rows import LabelledRows
 from windtunnel.trainers.residual.init_scores import split_scores
 from windtunnel.trainers.residual.residual_stages import ResidualForTraining
 from windtunnel.trainers.residual.significance import SignificanceTest, compare_scores
-from windtunnel.trainers.residual.validation_rows import Items, SplitRows
+from windtunnel.trainers.residual.validation_rows import SplitRows
 
 
 @dataclass(frozen=True)
 class ValidationHalves:
     """The validation rows, and for each half of them the residual model that was selected on it."""
 
-    rows: Items  # validation rows with init scores, targets, and maybe weights
+    rows: LabelledRows  # validation rows with init scores
     split: SplitRows
     residuals: Sequence[ResidualForTraining | None]  # by ``split.halves``; None where no column was selected
     loss: Loss
@@ -34,7 +35,7 @@ class ValidationHalves:
     @property
     def pipeline_scores(self) -> Tensor:
         """Scores of the validation rows by the pipeline ``[rows, K]``."""
-        return split_scores(self.rows[0], self.interaction_scores.shape[1])[1]
+        return split_scores(self.rows.rows, self.interaction_scores.shape[1])[1]
 
     @property
     def scores_with_interactions(self) -> Tensor:
@@ -45,4 +46,4 @@ class ValidationHalves:
     def compare(self, metric: Metric, before: Tensor, after: Tensor) -> SignificanceTest:
         """Compare two scores of the validation rows ``[rows, K]``; see ``compare_scores``."""
         with torch.no_grad():
-            return compare_scores(metric, self.loss, self.split, before, after, *self.rows[1:])
+            return compare_scores(metric, self.loss, self.split, before, after, self.rows.targets)

@@ -1,4 +1,4 @@
-"""Rows of a loader in memory, and two halves of them: each selects what the other tests."""
+"""The two halves of validation rows: each selects what the other tests."""
 
 from __future__ import annotations
 
@@ -13,32 +13,17 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from windtunnel.encode import Batch
 from windtunnel.program.translated import TranslatedPipeline
+from windtunnel.trainers.data.labelled_rows import LabelledRows
 from windtunnel.trainers.data.loader import DENSE_BYTES, dense_bytes
 
 MAX_ROWS = 200_000
 """Rows that are collected of a loader, and that interactions are selected on."""
 
-Items = tuple[Any, ...]
-"""Rows, targets, and weights where the loader yields them."""
-
 
 def max_validation_rows(net: TranslatedPipeline) -> int:
     """The most validation rows to collect: as many as a residual model takes, else those of ``DENSE_BYTES``."""
     return MAX_ROWS if net.takes_residual_model() else DENSE_BYTES // dense_bytes(net, 1)
-
-
-def take(items: Items, index: Tensor) -> Items:
-    """Rows by their indices, or by a mask."""
-    rows, *rest = items
-    return rows.take(index) if isinstance(rows, Batch) else rows[index], *(block[index] for block in rest)
-
-
-def random_rows(items: Items, limit: int, generator: torch.Generator) -> Items:
-    """At most ``limit`` random rows."""
-    count = len(items[1])
-    return items if count <= limit else take(items, torch.randperm(count, generator=generator)[:limit])
 
 
 class RowPart(IntEnum):
@@ -78,8 +63,8 @@ class SplitRows:
         yield RowPart.SECOND_HALF, first
 
 
-def split_rows(items: Items, seed: int) -> SplitRows:
-    """Split rows into halves; rows of weight 0 are in neither.
+def split_rows(labelled: LabelledRows, seed: int) -> SplitRows:
+    """Split encoded rows into halves; rows of weight 0 are in neither.
 
     Which half a row is in depends on a hash of its values, not on its place, so that the same rows in another order
     give the same halves. Equal rows are spread over both.
@@ -88,9 +73,10 @@ def split_rows(items: Items, seed: int) -> SplitRows:
     time. On flights and bookings in the order of their dates, the standard error of a gain is two to four times that of
     rows in a random order.
     """
-    rows = torch.arange(len(items[1])) if len(items) == 2 else (items[2].cpu() > 0).nonzero()[:, 0]
-    batch, target, *_ = take(items, rows)
-    values = [batch.numbers.cpu(), batch.ids.cpu(), target.cpu().reshape(len(rows), -1)]
+    weight = labelled.targets.weight
+    rows = torch.arange(len(labelled)) if weight is None else (weight.cpu() > 0).nonzero()[:, 0]
+    counted = labelled.take(rows)
+    values = [*map(Tensor.cpu, counted.rows), counted.targets.target.cpu().reshape(len(rows), -1)]
     columns = [column for block in values for column in block.t().numpy()]
     key = hash_rows(*columns)
     copy = pd.Series(key).groupby(key).cumcount().to_numpy()
@@ -101,13 +87,3 @@ def split_rows(items: Items, seed: int) -> SplitRows:
 def hash_rows(*columns: NDArray[Any]) -> NDArray[Any]:
     """Hash of each row of the columns ``[N]``, uint64 ``[N]``."""
     return pd.util.hash_pandas_object(pd.DataFrame(dict(enumerate(columns))), index=False).to_numpy()
-
-
-def rows_with_weight(items: Items) -> tuple[Items, Tensor | None]:
-    """The rows with a weight above 0 and their mask, bool ``[N]``.
-
-    All rows and None if every weight, or no weight, is above 0.
-    """
-    if len(items) == 2 or bool((mask := items[2] > 0).all()) or not mask.any():
-        return items, None
-    return take(items, mask), mask

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -14,6 +14,7 @@ from windtunnel.modules.trees.ensemble import TreeEnsemble
 from windtunnel.objectives.derivatives import derivatives
 from windtunnel.objectives.losses import Loss
 from windtunnel.progress import Phase
+from windtunnel.trainers.data.labelled_rows import Targets
 from windtunnel.trainers.residual.validation_rows import RowPart, SplitRows
 
 OPTIONS: dict[str, Any] = {
@@ -45,17 +46,6 @@ class Datasets:
         binned = lightgbm.Dataset(train, np.zeros(len(train)), params=dict(OPTIONS)).construct()
         of_valid = lightgbm.Dataset(valid, np.zeros(len(valid)), reference=binned, params=dict(OPTIONS))
         return cls(binned, of_valid.construct())
-
-
-class BoostingRows(NamedTuple):
-    """Targets and weights."""
-
-    target: Tensor
-    weight: Tensor | None = None
-
-    def take(self, index: Tensor | slice) -> BoostingRows:
-        """Some of the rows."""
-        return BoostingRows(self.target[index], None if self.weight is None else self.weight[index])
 
 
 @dataclass(frozen=True)
@@ -96,8 +86,8 @@ class Boosting:
 def boost(
     features: Datasets,
     base_score: Tensor,
-    train: BoostingRows,
-    valid: BoostingRows,
+    train: Targets,
+    valid: Targets,
     split: SplitRows,
     loss: Loss,
     seed: int,
@@ -114,7 +104,7 @@ def boost(
     parts = split.parts
 
     def objective(scores: NDArray[np.float64], _: Any) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        return boosting_derivatives(loss, _columns(scores, outputs), train.target, train.weight)
+        return boosting_derivatives(loss, _columns(scores, outputs), *train)
 
     def evaluate(scores: NDArray[np.float64], _: Any) -> tuple[str, float, bool]:
         rows = _columns(scores, outputs)

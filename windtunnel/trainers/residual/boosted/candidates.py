@@ -31,10 +31,10 @@ def add_boosted(
     With fewer than ``MIN_ROWS`` training rows there is no boosted residual, and none with a custom loss, whose
     derivatives for single rows may not be defined.
     """
-    if isinstance(setup.validation_halves.loss, CustomLoss) or len(setup.train_items[1]) < MIN_ROWS:
+    if isinstance(setup.validation_halves.loss, CustomLoss) or len(setup.train_rows) < MIN_ROWS:
         return list(candidates)
-    items = setup.train_items, setup.validation_halves.rows
-    features = fit_features(setup.pipeline.head, setup.coder, *items, setup.validation_halves.loss, recipe.seed)
+    rows = setup.train_rows, setup.validation_halves.rows
+    features = fit_features(setup.pipeline.head, setup.coder, *rows, setup.validation_halves.loss, recipe.seed)
     if features is None:
         return list(candidates)
     boosted = _candidate(select(candidates, metric), setup, features, recipe, metric)
@@ -74,9 +74,9 @@ def _candidate(
     hardly any change is significantly worse; there it must be significantly better.
     """
     name = "boosted residual" if best.residual is None else f"{best.name} + boosted"
-    halves, residual, (train, *of_rows) = setup.validation_halves, best.residual, setup.train_items
+    halves, residual, train = setup.validation_halves, best.residual, setup.train_rows
     of_best = halves.pipeline_scores if best.other_half_scores is None else best.other_half_scores
-    rows = (setup.split_scores(train)[1], *of_rows), (of_best, *halves.rows[1:])
+    rows = train.with_rows(setup.split_scores(train.rows)[1]), halves.rows.with_rows(of_best)
     boosted = fit_boosted(features, *rows, halves.split, halves.loss, setup.initial.model.unit, recipe.seed)
     if boosted is None:
         return Candidate(name, None, rejected=NO_TREE)

@@ -15,13 +15,14 @@ from torch.nn import functional
 from windtunnel.objectives.losses import Loss
 from windtunnel.program.head import Head
 from windtunnel.progress import Phase
+from windtunnel.trainers.data.labelled_rows import LabelledRows
 from windtunnel.trainers.residual.boosted.cell_tables import BLOCKS, CellTables, TargetRows, row_blocks
 from windtunnel.trainers.residual.column_coder import ColumnCoder
 from windtunnel.trainers.residual.init_scores import split_scores
 from windtunnel.trainers.residual.interactions import negative_gradient
 from windtunnel.trainers.residual.mean_residuals import Interaction, Residuals
 from windtunnel.trainers.residual.screening import MAX_COLUMNS, MAX_ORDER, extended, screen
-from windtunnel.trainers.residual.validation_rows import MAX_ROWS, Items
+from windtunnel.trainers.residual.validation_rows import MAX_ROWS
 
 MAX_FEATURES = 240
 """Target statistics and row counts; with K scores a table has K + 1 of them."""
@@ -61,26 +62,26 @@ class BoostedFeatures:
 
 
 def fit_features(
-    head: Head, coder: ColumnCoder, train: Items, valid: Items, loss: Loss, seed: int
+    head: Head, coder: ColumnCoder, train: LabelledRows, valid: LabelledRows, loss: Loss, seed: int
 ) -> BoostedFeatures | None:
     """Select interactions on the training rows, and compute the features; None without a category or interaction.
 
     ``train`` and ``valid`` are rows with init scores, training rows none of weight 0. ``seed`` is that of random blocks
     and of the sample.
     """
-    outputs = train[0].numbers.shape[1] - len(coder.edges)
-    rows, scores = split_scores(train[0], outputs)
+    outputs = train.rows.numbers.shape[1] - len(coder.edges)
+    rows, scores = split_scores(train.rows, outputs)
     generator, codes = torch.Generator().manual_seed(seed), coder.codes(rows)
-    columns = target_columns(head, train[1], outputs)
-    residuals = Residuals(codes, negative_gradient(loss, scores, *train[1:], *[None] * (3 - len(train))))
+    columns, row_weight = target_columns(head, train.targets.target, outputs), train.targets.weight
+    residuals = Residuals(codes, negative_gradient(loss, scores, train.targets))
     tables_at_most = MAX_FEATURES // (columns.shape[1] + 1)
     column_sets = columns_of_tables(residuals.sample(MAX_ROWS, generator), coder, tables_at_most)
     if not column_sets:
         return None
-    weight = train[2].double().numpy() if len(train) == 3 else np.ones(len(codes))
+    weight = np.ones(len(codes)) if row_weight is None else row_weight.double().numpy()
     target_rows = TargetRows(codes, columns, weight)
     numbers = len(coder.edges)
-    valid_codes = coder.codes(split_scores(valid[0], outputs)[0])
+    valid_codes = coder.codes(split_scores(valid.rows, outputs)[0])
     with Phase(f"target statistics of {len(column_sets)} combinations of columns"):
         tables = CellTables.of(column_sets, coder.sizes, target_rows)
         sample = torch.arange(len(codes))

@@ -17,14 +17,15 @@ from windtunnel.modules.tables.cell_statistics import CellStatistics
 from windtunnel.modules.trees.ensemble import TreeEnsemble
 from windtunnel.modules.trees.hard import HardTrees
 from windtunnel.objectives.losses import Loss
+from windtunnel.trainers.data.labelled_rows import LabelledRows, Targets
 from windtunnel.trainers.residual.boosted.binned_features import BinnedFeatures
-from windtunnel.trainers.residual.boosted.boosting import MAX_TREES, Boosting, BoostingRows, Datasets, boost
+from windtunnel.trainers.residual.boosted.boosting import MAX_TREES, Boosting, Datasets, boost
 from windtunnel.trainers.residual.boosted.cell_tables import BLOCKS
 from windtunnel.trainers.residual.boosted.features import BoostedFeatures
 from windtunnel.trainers.residual.boosted.network import NetworkTraining, scaled, train_network
 from windtunnel.trainers.residual.init_scores import ResidualInputs, concat, in_slices
 from windtunnel.trainers.residual.mean_residuals import part_weights
-from windtunnel.trainers.residual.validation_rows import Items, RowPart, SplitRows
+from windtunnel.trainers.residual.validation_rows import RowPart, SplitRows
 
 RACE_TREES, RACE_ROWS = 60, 30_000
 """Trees and rows of a race, which chooses blocks of rows and interactions."""
@@ -70,8 +71,8 @@ class ModelFitter:
     """Fits trees and networks to the same rows, from the same constant."""
 
     base_score: Tensor  # ``[K]``, the constant
-    train: BoostingRows  # the training rows of the sample
-    valid: BoostingRows
+    train: Targets  # of the training rows of the sample
+    valid: Targets
     split: SplitRows  # the parts of the validation rows
     loss: Loss
     unit: Tensor  # ``[K]``, that of the scores
@@ -108,7 +109,13 @@ class FittedModels:
 
 
 def fit_boosted(
-    features: BoostedFeatures, train: Items, valid: Items, split: SplitRows, loss: Loss, unit: Tensor, seed: int
+    features: BoostedFeatures,
+    train: LabelledRows,
+    valid: LabelledRows,
+    split: SplitRows,
+    loss: Loss,
+    unit: Tensor,
+    seed: int,
 ) -> BoostedResidual | None:
     """Fit trees and a network to the training rows, and average them with scores; None where no tree lowers the loss.
 
@@ -116,13 +123,12 @@ def fit_boosted(
     validation rows, where the weights of the mean are learned. For the test, each half of these rows has the blocks,
     the number of trees, the epoch and the weights that have the lowest loss on the other half.
 
-    ``train`` and ``valid`` hold scores ``[N, K]``, targets, and maybe weights. Trees and network start from the mean of
+    ``train`` and ``valid`` hold scores ``[N, K]``. Trees and network start from the mean of
     the scores of the training rows; the weighted mean is taken with the scores of the validation rows. ``split`` has
     the parts of the validation rows, ``unit`` ``[K]`` is that of the scores.
     """
-    scores, base_score = valid[0], train[0].mean(dim=0)
-    sampled = BoostingRows(*train[1:]).take(features.sample)
-    fitter = ModelFitter(base_score, sampled, BoostingRows(*valid[1:]), split, loss, unit, seed)
+    scores, base_score = valid.rows, train.rows.mean(dim=0)
+    fitter = ModelFitter(base_score, train.targets.take(features.sample), valid.targets, split, loss, unit, seed)
     races = _races(fitter, features)
     if not any(race.rounds() for race in races.values()):
         return None
@@ -138,7 +144,7 @@ def fit_boosted(
         """f(x) minus the scores, and v and w; of what has the lowest loss on a part of the validation rows."""
         changes = fitted[choices[part]].scores(part) - scores.unsqueeze(2)
         index = split.parts[part]
-        weights = part_weights(loss, unit, *(block[index] for block in (scores, changes, *valid[1:])))
+        weights = part_weights(loss, unit, scores[index], changes[index], valid.targets.take(index))
         weights = weights / weights.sum().clamp_min(1.0)
         return changes @ weights, weights.tolist()
 

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from windtunnel.modules.linear.multilayer import MultilayerPerceptron
 from windtunnel.objectives.losses import Loss
 from windtunnel.progress import Phase
-from windtunnel.trainers.residual.boosted.boosting import BoostingRows
+from windtunnel.trainers.data.labelled_rows import Targets
 from windtunnel.trainers.residual.validation_rows import RowPart, SplitRows
 
 WIDTH, DROPOUT = 64, 0.2
@@ -47,8 +47,8 @@ def train_network(
     features: NDArray[np.float32],
     valid_features: NDArray[np.float32],
     base_score: Tensor,
-    train: BoostingRows,
-    valid: BoostingRows,
+    train: Targets,
+    valid: Targets,
     split: SplitRows,
     loss: Loss,
     unit: Tensor,
