@@ -4,6 +4,8 @@
 PYTHON ?= $(shell command -v python3.11 || command -v python3.12 || command -v python3.13 || command -v python3)
 BIN := .venv/bin
 export OMP_WAIT_POLICY := passive
+# A process that imports torch takes seconds longer if the bytecode of an earlier one was not kept.
+unexport PYTHONDONTWRITEBYTECODE
 STAMP := .venv/.ready
 # Python compiles what is imported; pip would compile every file, which takes twice as long as the rest.
 INSTALL := install --quiet --no-compile
