@@ -25,7 +25,9 @@ demo: setup
 	$(BIN)/windtunnel demo
 
 # Two workers; tests/conftest.py keeps tests that share fitted pipelines on one of them, and starts slow files first.
+# Each has one thread; tests of threads set their number.
 XDIST := --numprocesses 2 --dist loadgroup --no-loadscope-reorder
+test test-fast test-oldest test-versions: export OMP_NUM_THREADS := 1
 test: setup
 	$(BIN)/python -m pytest $(XDIST)
 
