@@ -332,6 +332,8 @@ def test_no_request_is_lost_while_files_are_replaced_damaged_and_deleted(folder,
             wait_for("2")
             line.write_bytes(b"damaged")
             time.sleep(1.5)
+            windtunnel.translate(StandardScaler().fit([[0.0, 1.0], [1.0, 1.0]])).save(line)  # nothing to predict
+            time.sleep(1.5)
             line.unlink()
             time.sleep(0.5)
             assert call("POST", "/models/line/predict", [[2, 1]])[1]["predictions"] == pytest.approx([8.0])

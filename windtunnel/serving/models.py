@@ -96,18 +96,18 @@ class ServedModel:
     def reload(self) -> bool:
         """Load the file again if it has changed; what waits is scored by the model that it was encoded for.
 
-        A file that cannot be loaded leaves the model as it is.
+        A file that cannot be loaded, or holds nothing to serve, leaves the model as it is.
         """
         if (stamp := _stamp(self._path)) == self._stamp or stamp is None:
             return False
         self._stamp = stamp
         try:
-            model = self._open(self._path)
+            loaded = LoadedModel.of(self._open(self._path), self.loaded.version + 1)
+            self.server.replace(loaded.model)
         except Exception as error:  # whatever is in the file, the earlier version stays
-            LOGGER.error("%s: kept the earlier version, as the new file cannot be loaded: %s", self._path, error)
+            LOGGER.error("%s: kept the earlier version, as the new file cannot be served: %s", self._path, error)
             return False
-        self.loaded = LoadedModel.of(model, self.loaded.version + 1)
-        self.server.replace(model)
+        self.loaded = loaded
         LOGGER.info("%s: loaded version %d", self._path, self.loaded.version)
         return True
 
