@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.compose import make_column_transformer
+from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
@@ -47,6 +48,19 @@ def test_files_are_predicted_in_batches_and_left_out_once_they_are_there(files, 
     np.testing.assert_allclose(scores.iloc[:, 1:], pipeline.predict_proba(frame), atol=1e-6)
     assert scores.prediction.tolist() == pipeline.predict(frame).tolist()
     assert sorted(path.name for path in (folder / "scores").iterdir()) == ["a.parquet", "b.parquet"]
+
+
+def test_digits_that_a_vectorizer_counts_stay_texts(tmp_path):
+    frame = pd.DataFrame({"note": ["007 x", "2024 x", "007", "y"] * 50, "x": np.arange(200.0)})
+    parts = make_column_transformer((CountVectorizer(), "note"), ("passthrough", ["x"]))
+    pipeline = make_pipeline(parts, LogisticRegression()).fit(frame, frame.note.str.contains("007"))
+    windtunnel.translate(pipeline).save(tmp_path / "model.windtunnel")
+    digits = pd.DataFrame({"note": ["007", "2024"], "x": [0.0, 1.0]})
+    digits.to_csv(tmp_path / "digits.csv", index=False)
+    done = run(tmp_path, "digits.csv")
+    assert done.exit_code == 0, done.output
+    scores = pd.read_parquet(tmp_path / "scores" / "digits.parquet")
+    np.testing.assert_allclose(scores.iloc[:, 1:], pipeline.predict_proba(digits), atol=1e-9)
 
 
 def test_a_file_that_fails_leaves_no_part_of_its_predictions(files):

@@ -42,8 +42,8 @@ def _run_facts(net: TranslatedPipeline) -> Facts:
         facts.append(("simplified", str(net.simplification)))
     onnx = "; ONNX Runtime walks them by its own operator" if isinstance(net.engine, OnnxEngine) else ""
     facts += [("trees", f"{choice}{onnx}") for choice in net.strategy_choices]
-    if isinstance(net.engine, NativeEngine):
-        facts += [("runs in torch", f"{name}: {reason}") for name, reason in net.engine.torch_steps.items()]
+    if isinstance(engine := net.running_engine, NativeEngine):
+        facts += [("runs in torch", f"{name}: {reason}") for name, reason in engine.torch_steps.items()]
     return facts
 
 

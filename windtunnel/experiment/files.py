@@ -159,11 +159,8 @@ def read_rows_of(net: Translation, path: str | Path, *, text: Collection[str] = 
 def text_columns(net: Translation) -> list[str]:
     """The raw columns of a translation that hold texts."""
     names = net.encoder.names or []
-    return [
-        names[category.column]
-        for category in net.encoder.categories
-        if category.vocabulary.kind == "text" and category.column < len(names)
-    ]
+    columns = {category.column for category in net.encoder.categories if category.vocabulary.kind == "text"}
+    return [names[column] for column in sorted(columns | net.counted_columns) if column < len(names)]
 
 
 def is_parquet(path: Path) -> bool:

@@ -324,6 +324,18 @@ class ScoringPipeline(nn.Module):
         """The program's output for encoded rows: "scores", or a method that has a step in the program."""
         return self.run_in_slices(partial((self.engine or self.program).output, method), batch)
 
+    @property
+    def running_engine(self) -> Engine | None:
+        """The engine that predicts raw rows: of the pipeline that sums counts, where there is one."""
+        summed = self._pipeline_of_summed_counts(self.facts())
+        return self.engine if summed is None else summed.engine
+
+    @property
+    def counted_columns(self) -> set[int]:
+        """The positions of the raw columns of texts whose terms a step on the host counts."""
+        counters = [host.facts()["counter"] for host in self.hosts]
+        return {counter["column"] for counter in counters if counter is not None}
+
     def device(self) -> torch.device:
         """The device of the program."""
         return self.facts().device()

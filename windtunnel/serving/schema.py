@@ -43,8 +43,7 @@ class Schema:
         """The schema of a translation."""
         encoder, head = net.encoder, net.head
         texts = {category.column for category in encoder.categories if category.vocabulary.kind != "number"}
-        counters = [host.facts()["counter"] for host in net.hosts]
-        texts |= {counter["column"] for counter in counters if counter is not None}
+        texts |= net.counted_columns
         if encoder.names is not None and not encoder.flat:
             columns = encoder.used_columns() if not net.hosts else range(encoder.width)
             inputs = [Column(encoder.names[at], "BYTES" if at in texts else "FP64", (-1,)) for at in columns]

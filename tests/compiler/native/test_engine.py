@@ -1,8 +1,11 @@
 """The native engine: whole programs, and programs with steps in torch between native ones."""
 
 import numpy as np
+import pandas as pd
 import pytest
 from lightgbm import LGBMRegressor
+from sklearn.decomposition import TruncatedSVD
+from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.kernel_approximation import PolynomialCountSketch
 from sklearn.linear_model import Ridge
 from sklearn.pipeline import make_pipeline
@@ -35,3 +38,12 @@ def test_steps_without_a_native_form_run_in_torch(rows):
     assert name == "polynomialcountsketch"
     assert "runs in torch" in str(net.report()) and reason in str(net.report())
     np.testing.assert_allclose(net.predict(X), pipeline.predict(X), rtol=0, atol=1e-9)
+    net.fit((X[:200], y[:200]), (X[200:], y[200:]), epochs=1, progress=False, accelerator="cpu")
+    assert "runs in torch" in str(net.report())  # by an engine that has predicted nothing
+
+
+def test_the_report_names_torch_steps_of_a_pipeline_that_sums_counts():
+    texts = pd.Series(["a b", "b c d", "c", "a d"] * 30)
+    steps = CountVectorizer(token_pattern=r"\w"), TruncatedSVD(2), PolynomialCountSketch(random_state=0), Ridge()
+    net = windtunnel.compile(make_pipeline(*steps).fit(texts, texts.str.len()))
+    assert net.facts().summed_counts is not None and "polynomialcountsketch" in str(net.report())

@@ -28,14 +28,14 @@ class NativeEngine(ProgramEngine):
 
     def __init__(self, program: Program, encoder: RowEncoder) -> None:
         super().__init__(program, encoder)
-        self.torch_steps: dict[str, str] = {}  # the name of each step of the scores that runs in torch -> why
+        self._torch_steps: dict[str, str] = {}
         self._whole: dict[str, NativePart] = {}
         self._scorers: dict[str, Scorer | None] = {}
         self._text_columns = TextColumns()
 
     def prepare(self) -> Mapping[str, Run]:
         """The parts of the scores and of each method that has a step of its own."""
-        self._whole, self._scorers = {}, {}
+        self._torch_steps, self._whole, self._scorers = {}, {}, {}
         methods = [*self.program.method_steps, "scores"]
         if any(tensor.device.type != "cpu" for tensor in self.program.buffers()):  # moved after it was compiled
             return {method: partial(self.program.output, method) for method in methods}
@@ -59,6 +59,12 @@ class NativeEngine(ProgramEngine):
         if output is None and not scorer.current(net.head):  # type: ignore[attr-defined]
             self._scorers = {}
         return output
+
+    @property
+    def torch_steps(self) -> dict[str, str]:
+        """The name of each step of the scores that runs in torch, and why."""
+        self.prepared()
+        return self._torch_steps
 
     def whole(self, method: str) -> NativePart | None:
         """The program of "scores", or of a method that has a step, if all of its steps are native."""
@@ -97,7 +103,7 @@ class NativeEngine(ProgramEngine):
         slots, last = self._upstream(method)
         parts = split(slots, last, *self.example(2))
         if method == "scores":
-            self.torch_steps = {part.step.name: part.reason for part in parts if isinstance(part, TorchPart)}
+            self._torch_steps = {part.step.name: part.reason for part in parts if isinstance(part, TorchPart)}
         if len(parts) == 1 and isinstance(whole := parts[0], NativePart):
             self._whole[method] = whole
             return whole.run
