@@ -240,7 +240,8 @@ def test_every_column_has_a_member_of_its_own_in_c_and_in_cpp(tmp_path):
     subprocess.run(["c++", "-Wall", "-Werror", "-c", "main.cpp"], cwd=tmp_path, check=True)
     for name in ("wt", "WT", "7", "full"):
         windtunnel.compile(LogisticRegression().fit(rows, rows["x"] > 0)).export(tmp_path / f"{name}.c")
-        subprocess.run([*FLAGS, "-c", f"{name}.c"], cwd=tmp_path, check=True)
+        subprocess.run([*FLAGS, "-shared", "-fPIC", f"{name}.c", "-lm", "-o", f"{name}.so"], cwd=tmp_path, check=True)
+        assert serving.load(tmp_path / f"{name}.so", trusted=True).facts["format"] == "c"
 
 
 def test_a_score_of_nan_is_rejected(tmp_path):

@@ -130,5 +130,7 @@ def test_names_of_files_and_formats(tmp_path: Path) -> None:
         net.export(tmp_path / "net.pt2", format="onnx")
     with pytest.raises(InvalidOption, match=r"\.windtunnel is what files of 'save' are called"):
         net.export(tmp_path / "net.windtunnel", format="onnx")
+    with pytest.raises(InvalidOption, match="name of the header, which is written too; name the file .c"):
+        net.export(tmp_path / "net.h", format="c")
     with pytest.raises(InvalidOption, match="Did you mean 'exported'"):
         net.export(tmp_path / "net", format="export")

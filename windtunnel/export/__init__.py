@@ -105,6 +105,8 @@ def _checked(format: str, path: str | PathLike[str]) -> str:
             + (f" Did you mean {close[0]!r}?" if close else "")
         )
     suffix = Path(path).suffix.lower()
+    if suffix == ".h" and format == "c":
+        raise InvalidOption(f"{fspath(path)!r} is the name of the header, which is written too; name the file .c.")
     others = [other for other, suffixes in (*SUFFIXES.items(), ("save", (SAVED,))) if suffix in suffixes]
     if others and format not in others:
         raise InvalidOption(

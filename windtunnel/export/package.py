@@ -52,7 +52,8 @@ def export(net: TranslatedPipeline, path: str | PathLike[str], *, native: bool) 
     check(net, "aoti" if native else "exported")
     module = GraphProgram(net)
     device = next((tensor.device for tensor in module.program.state_dict().values()), torch.device("cpu"))
-    graph = _graph(module.to(device), net, device)
+    blocks = example(net, device)
+    graph = _graph(module.to(device), blocks)
     described = json.dumps(
         facts(net, module.outputs)
         | {
@@ -65,11 +66,10 @@ def export(net: TranslatedPipeline, path: str | PathLike[str], *, native: bool) 
         },
         ensure_ascii=False,
     )
-    write_atomically(path, _compiled(graph, described) if native else _saved(graph, described))
+    write_atomically(path, _compiled(graph, described, module, blocks) if native else _saved(graph, described))
 
 
-def _graph(module: GraphProgram, net: TranslatedPipeline, device: torch.device) -> torch.export.ExportedProgram:
-    blocks = example(net, device)
+def _graph(module: GraphProgram, blocks: tuple[torch.Tensor, ...]) -> torch.export.ExportedProgram:
     try:
         with quiet(), torch.no_grad():
             graph = take_graph(module, blocks)
@@ -106,13 +106,17 @@ def _saved(graph: torch.export.ExportedProgram, described: str) -> bytes:
     return in_memory.getvalue()
 
 
-def _compiled(graph: torch.export.ExportedProgram, described: str) -> bytes:
+def _compiled(
+    graph: torch.export.ExportedProgram, described: str, module: GraphProgram, blocks: tuple[torch.Tensor, ...]
+) -> bytes:
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # torch warns of its own parts
         path = str(Path(folder) / "native.pt2")
         try:
             torch._inductor.aoti_compile_and_package(graph, package_path=path)
-        except Exception as error:  # of the compiler of graphs, or of the C++ compiler
+            with torch.no_grad():
+                _check(torch._inductor.aoti_load_package(path), module, blocks)
+        except Exception as error:  # of the compiler of graphs, of the C++ compiler, or another output
             raise UnfaithfulOption(
                 f"AOTInductor cannot compile the program ({message_of(error)}). It needs a C++ "
                 "compiler; choose format='exported', which needs none."

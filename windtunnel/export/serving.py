@@ -460,8 +460,10 @@ def _load_library(path: Path) -> Model:
 
     import numpy as np
 
-    library, prefix = _shared_library(path), re.sub(r"\W", "_", path.stem, flags=re.ASCII)
-    prefix = f"m{prefix}" if prefix[:1].isdigit() else prefix
+    library, name = _shared_library(path), path.stem
+    # As the C file names its functions, whose own names begin with "wt".
+    prefix = f"m{name}" if name[:1].isdigit() or name.lower() == "wt" else name
+    prefix = re.sub(r"\W", "_", prefix, flags=re.ASCII)
     try:
         described = ctypes.c_char_p.in_dll(library, f"{prefix}_facts").value
     except ValueError as error:
