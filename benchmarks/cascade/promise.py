@@ -15,7 +15,7 @@ import windtunnel
 from benchmarks.cascade.__main__ import made, row, titles
 from benchmarks.cascade.workloads import music, product, toxic, tracking
 from benchmarks.command import command
-from windtunnel.serving.cascade.threshold import class_positions, loss_of_accuracy
+from windtunnel.serving.cascade.threshold import loss_of_accuracy
 
 app = command()
 PIPELINES = {draw.__name__: draw for draw in (product, toxic, music, tracking)}
@@ -27,7 +27,8 @@ def loss(cascade: windtunnel.Cascade, rows: object, target: object) -> tuple[flo
     small, full = cascade.small.predict_proba(rows), cascade.full.predict_proba(rows)
     confident = cascade.confident(small)
     predicted = np.where(confident[:, None], small, full)
-    return float(confident.mean()), loss_of_accuracy(full, predicted, class_positions(cascade.classes_, target)).loss
+    correct = cascade.full.head.encode_target(target).numpy()
+    return float(confident.mean()), loss_of_accuracy(full, predicted, correct).loss
 
 
 @app.callback()

@@ -17,7 +17,7 @@ from windtunnel.serving.cascade.cascade import Cascade
 from windtunnel.serving.cascade.groups import GroupedPipeline
 from windtunnel.serving.cascade.selection import efficient_groups
 from windtunnel.serving.cascade.statistics import feature_groups
-from windtunnel.serving.cascade.threshold import LOSSES, Metric, choose_threshold, class_positions
+from windtunnel.serving.cascade.threshold import LOSSES, Metric, choose_threshold
 
 GAMMAS = (0.0, 0.25, 0.5, 0.75)
 GAMMA_OF_FILTERS = 0.25
@@ -84,7 +84,8 @@ def cascade(
     BadInput
         No pairs of rows and as many targets, labels that are none of the classes, or targets of a single class.
     UnsupportedEstimator
-        The pipeline has no feature groups, its last step cannot be compiled, or a row depends on the others (NMF).
+        The pipeline has no feature groups, its last step cannot be compiled or is a classifier of several targets, or
+        a row depends on the others (NMF).
     InvalidOption
         An argument is none of the accepted values.
 
@@ -104,7 +105,9 @@ def cascade(
             "the score of a row depends on the other rows of a call, and a full model of a cascade gets only some of "
             "them; use the pipeline without a cascade."
         )
-    if isinstance(full.head.classes, np.ndarray):
+    if isinstance(full.head.classes, list):
+        raise UnsupportedEstimator("the pipeline is a classifier of several targets; a cascade takes one target.")
+    if full.head.classes is not None:
         # Labels of no class are rejected.
         of_train, of_valid = (np.unique(full.head.encode_target(part).numpy()) for part in (train[1], target))
         if len(of_train) < 2:
@@ -122,7 +125,7 @@ def cascade(
         small = compile(grouped.smaller(inputs, train[1], names))
         threshold = None
         if full_probabilities is not None:
-            correct = class_positions(full.classes_, target)
+            correct = full.head.encode_target(target).numpy()
             threshold = choose_threshold(small.predict_proba(rows), full_probabilities, correct, accuracy_loss, metric)
         candidates[names] = Cascade(small, full, groups, names, value, threshold, cache or {})
     if not candidates:

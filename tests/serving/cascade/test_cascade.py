@@ -7,6 +7,7 @@ from lightgbm import LGBMClassifier, LGBMRegressor
 from sklearn.base import clone
 from sklearn.compose import make_column_transformer
 from sklearn.decomposition import NMF, PCA
+from sklearn.ensemble import RandomForestClassifier
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
@@ -260,6 +261,15 @@ def test_pipelines_whose_rows_depend_on_each_other_are_rejected(rows):
     pipeline = make_pipeline(parts, LogisticRegression()).fit(frame, target)
     with pytest.raises(windtunnel.UnsupportedEstimator, match="depends on the other rows"):
         windtunnel.cascade(pipeline, (frame, target), (frame, target))
+
+
+def test_a_classifier_of_several_targets_is_rejected(rows):
+    frame, target = rows
+    both = np.column_stack([frame.a > 0, target == "no"]).astype(int)
+    parts = make_column_transformer((StandardScaler(), ["a"]), (StandardScaler(), ["b", "c"]))
+    pipeline = make_pipeline(parts, RandomForestClassifier(3, random_state=0)).fit(frame, both)
+    with pytest.raises(windtunnel.UnsupportedEstimator, match="several targets"):
+        windtunnel.cascade(pipeline, (frame, both), (frame, both))
 
 
 def test_arguments_that_are_no_rows_with_targets_are_rejected(pipeline, rows):

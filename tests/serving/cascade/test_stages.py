@@ -1,5 +1,7 @@
 """The two stages of a cascade: the second takes over what the first has computed, and computes only the rest."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -141,7 +143,10 @@ def test_steps_of_another_fit_are_not_reused(made, rows):
     frame, target = rows
     _, cascade = made
     other = make_pipeline(make_column_transformer(*HOSTS), LogisticRegression()).fit(frame[400:], target[400:])
-    assert split(cascade.small, windtunnel.compile(other), "predict_proba") is None
+    full = windtunnel.compile(other)
+    assert split(cascade.small, full, "predict_proba") is None
+    caches = replace(cascade, full=full, cache={"pipeline": 10})
+    assert caches.stages[1] is caches.whole  # with the same cache
 
 
 def test_features_of_rows_seen_before_come_from_the_cache(made, rows, tmp_path):

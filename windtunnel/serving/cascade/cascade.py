@@ -83,7 +83,7 @@ class Cascade:
         """
         if (stages := split(self.small, self.full, self._method)) is not None:
             return self._with_caches(stages[0]), self._with_caches(stages[1])
-        return self._alone(self.small), self._alone(self.full)
+        return self._alone(self.small), self.whole
 
     @cached_property
     def whole(self) -> Stage | WholeStage:
@@ -308,14 +308,17 @@ class Cascade:
                 )
         if self.seconds is not None:
             lines.append(self.seconds.report())
-        lines += [
+        return "\n".join(lines + (self._caches() if self.cache else []))
+
+    def _caches(self) -> list[str]:
+        """A line for each cache that was asked for rows."""
+        return [
             f"cache of {features.host.name}: {features.cache.hit_rate:.1%} of "
             f"{features.cache.hits + features.cache.misses} rows found"
-            for stage in (*self.stages, self.whole)
+            for stage in dict.fromkeys((*self.stages, self.whole))
             for features in stage.hosts
             if features.cache is not None and features.cache.hits + features.cache.misses
         ]
-        return "\n".join(lines)
 
     def _scores(self, predictions: NDArray[np.float64], label: Any) -> NDArray[np.float64]:
         """The scores to rank by: values, or the probability of a class."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -186,9 +186,3 @@ def _fractions_below_and_above(
 def _squared_error(values: NDArray[np.float64]) -> float:
     """The squared standard error of the mean; NaN for a single value, which has none."""
     return float(values.var(ddof=1)) / len(values) if len(values) > 1 else float("nan")
-
-
-def class_positions(classes: Any, target: Any) -> NDArray[np.intp]:
-    """The position of each label among the classes, -1 for a label that is none of them."""
-    places = {label: place for place, label in enumerate(np.asarray(classes).tolist())}
-    return np.array([places.get(label, -1) for label in np.asarray(target).tolist()], dtype=np.intp)
