@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+import pytorch_lightning as pl
 import torch
 from city_rows import NUMBERS, OPTIONS, encoded, frame, labelled, trees
 from lightgbm import LGBMClassifier, LGBMRegressor
@@ -50,6 +51,16 @@ def test_crossfit_returns_a_fitted_pipeline_that_is_better_than_members(tmp_path
         with pytest.warns(UserWarning, match="are worse than the fitted"):
             net = windtunnel.crossfit(source, X, y, valid=(held, z), folds=2, **OPTIONS, **checkpoints)
         assert not any("estimators_" in origin.name for origin in net.origins)
+
+
+def test_a_trainer_of_the_caller_trains_the_members_alone() -> None:
+    X, held = frame(), frame(1500, seed=5)
+    y, z = labelled(X, "label"), labelled(held, "label", 5)
+    off = dict.fromkeys(("logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary"), False)
+    trainer = pl.Trainer(max_epochs=1, accelerator="cpu", **off)
+    with pytest.warns(UserWarning, match="are worse than the fitted"):
+        net = windtunnel.crossfit(unfitted().fit(X, y), X, y, valid=(held, z), folds=2, trainer=trainer, progress=False)
+    assert trainer.current_epoch == 1 and net.history.best >= net.history.start
 
 
 @pytest.mark.parametrize("objective", ["poisson", "gamma", "regression_l1", "quantile"])

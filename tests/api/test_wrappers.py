@@ -157,7 +157,9 @@ def test_the_random_state_draws_the_folds(monkeypatch):
 
 def test_folds_make_members():
     X, y = load_breast_cancer(return_X_y=True)
-    model = clone(WindTunnelClassifier(make_pipeline(StandardScaler(), LogisticRegression()), folds=3)).fit(X, y)
+    model = WindTunnelClassifier(make_pipeline(StandardScaler(), LogisticRegression()), recipe=Recipe(epochs=1))
+    model = model.fit(X, y).set_params(folds=3).fit(X, y)
+    assert not hasattr(model, "pipeline_")
     assert sum("estimators_.2" in origin.name for origin in model.translation_.origins) > 0
     assert model.score(X, y) > 0.95 and model.classes_.tolist() == [0, 1]
 

@@ -236,6 +236,17 @@ def test_the_report_names_the_terms_of_the_residual_model(fitted, tmp_path) -> N
     assert windtunnel.load(tmp_path / "model.windtunnel").history == net.history
 
 
+def test_cells_name_the_terms_that_occur() -> None:
+    words = np.random.default_rng(0).random((4000, 3)) < 0.5
+    frame = pd.DataFrame({"text": [" ".join(np.array(["red", "green", "blue"])[row]) for row in words]})
+    y = words[:, 0] ^ words[:, 1]
+    counts = make_column_transformer((CountVectorizer(binary=True), "text"))
+    source = make_pipeline(counts, LogisticRegression()).fit(frame, y)
+    net = windtunnel.translate(source).fit((frame[:2000], y[:2000]), (frame[2000:], y[2000:]), progress=False)
+    cells = [cell.values for term in net.history.terms for cell in term.cells]
+    assert any("'red'=1" in cell for cell in cells) and not any("=0" in cell for cell in cells)
+
+
 def test_bins_of_whole_numbers_are_named_by_their_value() -> None:
     rng = np.random.default_rng(0)
     X = pd.DataFrame({"hour": rng.integers(0, 24, 3000), "member": rng.random(3000) < 0.5})
@@ -293,6 +304,9 @@ def test_several_classes_have_a_row_and_a_bar_for_each() -> None:
     assert explanation.outputs == ("0", "1", "2")
     frame = explanation.to_frame()
     assert frame["output"].tolist() == ["0", "1", "2"] * 5
+    same_labels = net.explain(X.head(5).iloc[::-1].set_axis([1, 0, 1, 0, 0])).to_frame()
+    assert same_labels.index.tolist() == np.repeat([1, 0, 1, 0, 0], 3).tolist()
+    np.testing.assert_allclose(same_labels["score"].to_numpy().reshape(5, 3), net.scores(X.head(5).iloc[::-1]))
     assert len(explanation.plot().get_legend().get_texts()) == 3
     explanation.plot(row=-1, output="2")
     pyplot.close("all")

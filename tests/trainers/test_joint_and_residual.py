@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,8 @@ from sklearn.multiclass import OneVsRestClassifier
 
 import windtunnel
 from windtunnel.errors import InvalidOption
+from windtunnel.trainers import train_candidates
+from windtunnel.trainers.residual.residual_training import TrainedResidual, train_residual
 
 STEPS: dict[str, Any] = {"max_steps": 120, "val_check_interval": 40, "progress": False, "accelerator": "cpu"}
 
@@ -45,6 +48,25 @@ def test_a_residual_model_on_top_of_joint_training(tmp_path: Path) -> None:
     net.save(tmp_path / "net.windtunnel")
     loaded = windtunnel.load(tmp_path / "net.windtunnel")
     np.testing.assert_array_equal(loaded.predict_proba(valid[0]), net.predict_proba(valid[0]))
+
+
+def test_an_error_in_the_last_training_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[Any] = []
+
+    def interrupted(*arguments: Any) -> TrainedResidual:
+        calls.append(arguments)
+        trained = train_residual(*arguments)
+        error = KeyboardInterrupt() if len(calls) == 2 else None
+        return replace(trained, training=replace(trained.training, error=error))
+
+    monkeypatch.setattr(train_candidates, "train_residual", interrupted)
+    train, valid = rows()
+    weak = LogisticRegression(C=1e-3).fit(train[0][:40], train[1][:40])
+    net = windtunnel.translate(weak)
+    with pytest.raises(KeyboardInterrupt):
+        net.fit(train, valid, recipe="joint", residual=True, learning_rate=0.05, **STEPS)
+    assert len(calls) == 2 and net.history is not None and net.history.kept.name.startswith("joint training")
+    assert net.history.best == pytest.approx(roc_auc_score(valid[1], net.predict_proba(valid[0])[:, 1]), abs=1e-6)
 
 
 def test_the_residual_model_of_the_source_where_joint_training_brings_nothing() -> None:

@@ -32,8 +32,11 @@ from windtunnel.trainers.recipe import Recipe
 from windtunnel.trainers.residual.significance import GroupLosses, group_losses
 
 RECIPE_FIELDS = [field.name for field in fields(Recipe)]
-CHECKPOINT_OPTIONS = ("checkpoint_dir", "checkpoint_every", "resume_from")
-"""Options of the members' fit alone: a second fit would write into the same folder."""
+OPTIONS_OF_ONE_FIT = (
+    *("checkpoint_dir", "checkpoint_every", "resume_from"),
+    *("trainer", "callbacks", "logger", "log_dir"),
+)
+"""Options of ``fit`` for the members alone: the fitted pipeline is fitted too, by a Trainer of its own."""
 MANY_ROWS = 10_000
 """With this number of training rows or more, a member loses little by missing a fold."""
 
@@ -183,7 +186,7 @@ def _fit_pipeline_and_select(
     With ``MANY_ROWS`` or more it must be significantly lower, because the pipeline may have stopped early on these
     rows, which makes its loss optimistic.
     """
-    options = {name: value for name, value in options.items() if name not in CHECKPOINT_OPTIONS}
+    options = {name: value for name, value in options.items() if name not in OPTIONS_OF_ONE_FIT}
     source.fit(train if train[2] is not None else train[:2], valid, recipe=recipe, **options)
     ours, theirs = _validation_losses(members, source, recipe, valid)
     worse = (ours - theirs).exceeds_standard_error() if len(train[1]) >= MANY_ROWS else ours.mean > theirs.mean

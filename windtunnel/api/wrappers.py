@@ -167,6 +167,8 @@ class _WindTunnel(BaseEstimator):
         self.translation_.fit(train, valid, recipe=recipe, progress=self.progress)
 
     def _fit_members(self, train: Any, valid: Any, recipe: Recipe) -> None:
+        if hasattr(self, "pipeline_"):  # of an earlier fit without folds
+            del self.pipeline_
         source = self._source()
         if early_stopping_options(last_step(source)):  # members get the number of trees at which it stops
             source = clone_for_refit(fit_estimator(source, *train, validation=valid))

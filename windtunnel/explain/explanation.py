@@ -75,7 +75,10 @@ class Explanation:
         return series.sort_values(ascending=False)
 
     def to_frame(self) -> pd.DataFrame:
-        """A row per explained row and score: "output" (if there are several), "base", each term, "score"."""
+        """A row per explained row and score: "output" (if there are several), "base", each term, "score".
+
+        Rows keep their order; the scores of a row follow one another.
+        """
         frames = []
         for k, output in enumerate(self.outputs):
             frame = pd.DataFrame(self.values[:, :, k], index=self.data.index, columns=labels_index(self.names))
@@ -84,7 +87,8 @@ class Explanation:
                 frame.insert(0, "output", output)
             frame["score"] = self.base[k] + self.values[:, :, k].sum(axis=1)
             frames.append(frame)
-        return pd.concat(frames).sort_index(kind="stable") if len(frames) > 1 else frames[0]
+        order = np.arange(len(frames) * len(self.data)).reshape(len(frames), len(self.data)).T.ravel()
+        return pd.concat(frames).iloc[order] if len(frames) > 1 else frames[0]
 
     def term_values(self, row: int) -> list[str]:
         """The raw values of each term in a row, such as "39" or "ORD, 18"."""

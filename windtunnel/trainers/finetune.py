@@ -12,6 +12,7 @@ from windtunnel.errors import BadInput, warn_caller
 from windtunnel.objectives.losses import loss_for
 from windtunnel.objectives.metrics import Metric
 from windtunnel.objectives.row_blocks import average_over_blocks, explain_failures
+from windtunnel.program.installed_residuals import InstalledResiduals
 from windtunnel.program.records.fit_details import TermSummary
 from windtunnel.program.records.history import History
 from windtunnel.program.records.training_profile import TrainingProfile
@@ -159,7 +160,7 @@ def _terms(
     net: TranslatedPipeline, data: DataModule, validation: LabelledRows | None, recipe: Recipe
 ) -> list[TermSummary]:
     """The strongest terms of the residual models, where training and validation rows are in memory."""
-    if validation is None or data.train.rows is None:
+    if validation is None or data.encoded_rows is None or not InstalledResiduals.of(net.program):
         return []
     loss = average_over_blocks(explain_failures(loss_for(recipe.loss, net.head)))
     return summarise_terms(net, LabelledRows.of(data.train.collect(MAX_ROWS)), validation, loss)

@@ -155,7 +155,7 @@ class TermsOfRows:
             value = coded.value_text(encoder, column, code)
             block, place = coded.inputs[column]
             if block == NUMBERS and (term := terms_counted.get(encoder.numbers[place])) is not None:
-                if value != " <= 0":
+                if not coded.is_zero(column, code):
                     values.append(f" {term!r}{value}")
             elif block == NUMBERS:
                 values.append(value)

@@ -97,7 +97,8 @@ def _evaluate_and_remove_residuals(net: TranslatedPipeline, data: DataModule, re
 def _train_by_recipe(run: FitRun) -> TrainedCandidates:
     """Train what the recipe asks for: a residual model, the translation itself, or both.
 
-    Where no residual model is possible, the translation is trained and tested; where none is found, nothing is.
+    If no residual model is possible, the translation is trained and tested. If the rows show nothing for one to learn,
+    nothing is trained.
     """
     net, recipe = run.net, run.recipe
     if recipe.residual and recipe.joint:
@@ -209,14 +210,16 @@ def _train_both(run: FitRun) -> TrainedCandidates:
 
     net.replace_program(deepcopy(net.program))
     trained = _train_translation(run)
-    tuned = _tested_translation(run, source, trained)
+    tuned, training = _tested_translation(run, source, trained), trained.training
     if tuned is not None:
         candidates.append(tuned)
-        if not tuned.rejected and trained.training.error is None:
+        if not tuned.rejected and training.error is None:
             on_tuned = _train_residual(residual_run)
-            further = [] if isinstance(on_tuned, NoResidual) else on_tuned.candidates[1:]
-            candidates += [replace(each, name=f"{JOINT} + {each.name}", epoch=tuned.epoch) for each in further]
-    return TrainedCandidates(trained.metric, trained.training, candidates, untrained)
+            if not isinstance(on_tuned, NoResidual):
+                further = [replace(each, name=f"{JOINT} + {each.name}") for each in on_tuned.candidates[1:]]
+                candidates += [replace(each, epoch=tuned.epoch) for each in further]
+                training = replace(training, error=on_tuned.training.error)
+    return TrainedCandidates(trained.metric, training, candidates, untrained)
 
 
 def _calibration_rows(net: TranslatedPipeline, data: DataModule, processes: int) -> CalibrationRows | None:

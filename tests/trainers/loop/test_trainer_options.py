@@ -90,7 +90,7 @@ def test_a_trainer_that_does_not_validate_every_epoch(options: dict[str, Any], m
 
 def test_devices_need_a_script_or_torchrun(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "argv", ["-c"])
-    for devices in (2, "2", [0, 1]):
+    for devices in (2, "2", [0, 1], "0,1"):
         with pytest.raises(InvalidOption, match="torchrun --standalone --nproc-per-node 2 train.py; or give devices=1"):
             finetune(SmallNet(TASKS["binary"]), rows(), devices=devices)
     monkeypatch.setattr(sys, "argv", [__file__])

@@ -63,12 +63,20 @@ class CodedColumns:
         """The value of a code of an input column as text: "=ORD", "=18", " in (17.5, 18.2]", " missing"."""
         block, place = self.inputs[column]
         if block == NUMBERS:
-            module: Any = self.step.module
-            return _bin_text([edge for edge in module.edges[column].tolist() if edge < math.inf], code)
+            return _bin_text(self._edges(column), code)
         values = encoder.categories[place].vocabulary.values
         if code < FIRST_ID:
             return " missing" if code == MISSING_ID else " unknown"
         return f"={values[code - FIRST_ID]}" if code - FIRST_ID < len(values) else " of other categories"
+
+    def is_zero(self, column: int, code: int) -> bool:
+        """Whether a code is that of the numbers up to 0, as of a term that does not occur."""
+        return code == 1 and self._edges(column)[:1] == [0.0]
+
+    def _edges(self, column: int) -> list[float]:
+        """The upper edges of the bins of a column of numbers."""
+        module: Any = self.step.module
+        return [edge for edge in module.edges[column].tolist() if edge < math.inf]
 
 
 @dataclass(frozen=True)

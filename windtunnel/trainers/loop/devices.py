@@ -31,7 +31,9 @@ def planned_processes(accelerator: str, devices: Any) -> int:
 
 
 def _device_count(devices: Any) -> int:
-    """The devices of a list or a number of them; 1 for "auto"."""
+    """The devices of a list, of a text such as "0,1", or a number of them; 1 for "auto"."""
+    if isinstance(devices, str) and "," in devices:
+        devices = [device for device in devices.split(",") if device.strip()]
     return len(devices) if isinstance(devices, list | tuple) else int(devices) if str(devices).isdigit() else 1
 
 

@@ -69,7 +69,7 @@ def read_input(net: TranslatedPipeline, name: str, data: Any) -> tuple[Any, ...]
     if data is None and name != "new":
         return None
     if isinstance(data, tuple) and not isinstance(data, Batch) and len(data) in (2, 3):
-        return data
+        return _with_target(f"{name}=", data)
     if isinstance(data, float):
         raise BadInput(
             f"{name}={data} is a fraction of rows, but a translation keeps no rows, only their counts and quantiles. "
@@ -91,7 +91,13 @@ def _checked_item(name: str, item: Any) -> Any:
     if not isinstance(item, (tuple, list)) or isinstance(item, Batch) or len(item) not in (2, 3):
         accepted = "(rows, target) or (rows, target, weight)"
         raise BadInput(f"the loader {name}= yielded a {type(item).__name__}; give {accepted}")
-    return item
+    return _with_target(f"the loader {name}=", item)
+
+
+def _with_target(where: str, item: Any) -> tuple[Any, ...]:
+    if item[1] is None:
+        raise BadInput(f"{where} has None in the place of targets; refresh learns from them")
+    return tuple(item)
 
 
 def _concatenate(parts: list[Any]) -> Any:
