@@ -218,7 +218,7 @@ def test_positive_makes_a_binary_target_and_drop_removes_columns(tmp_path: Path)
     options = ("data.positive=yes", "data.positive='yes'", "data.split=part", "data.drop=[bid, app]")
     failed = run("fit", "--config", config, "--set", options[0])
     assert failed.exit_code == 1
-    assert "positive=True is the target 'clicked' of 0 of" in failed.stderr
+    assert "training rows have the target 'clicked' = True (positive)" in failed.stderr
     assert 'write "yes"' in failed.stderr
     done = run("fit", "--config", config, *(argument for option in options[1:] for argument in ("--set", option)))
     assert done.exit_code == 0, done.output
@@ -235,7 +235,7 @@ def test_positive_makes_a_binary_target_and_drop_removes_columns(tmp_path: Path)
         ("data.train=broken.parquet", 1, "broken.parquet cannot be read"),
         ("data.target=clickd", 1, "no column 'clickd'; it has 'site'"),
         ("data.split=site", 1, "each row needs one of train, valid, test"),
-        ("data.positive=maybe", 1, "positive='maybe' is the target 'clicked' of 0 of"),
+        ("data.positive=maybe", 1, "training rows have the target 'clicked' = 'maybe'"),
         ("data.target=recency", 1, "of the target 'recency' are missing in"),
         ("data.test_fraction=0.001", 1, "the test part has no rows"),
         ("pipeline.categories=[]", 1, "hold text and pipeline.categories has no step"),

@@ -82,7 +82,9 @@ def compile(
     NotFitted
         A step is not fitted.
     InvalidOption
-        An argument is none of the accepted values, or the backend cannot run a step.
+        An argument is none of the accepted values, or the backend is not installed or cannot run on the device.
+    UnfaithfulOption
+        The backend cannot run a step, or gives other outputs.
     """
     precision = _check_compile(backend, strategy, batch_size, dtype, tune=tune)
     check_calibration_rows(calibrate)

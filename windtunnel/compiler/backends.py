@@ -41,7 +41,9 @@ def engine(net: TranslatedPipeline, backend: str) -> Engine | None:
     Raises
     ------
     InvalidOption
-        The backend cannot run a step or the device, or is not installed.
+        The backend is not installed, or cannot run on the device.
+    UnfaithfulOption
+        The backend cannot run a step, or gives other outputs.
     """
     if backend == "torch":
         return None

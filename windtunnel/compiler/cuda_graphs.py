@@ -38,7 +38,9 @@ class CudaGraphEngine(ExportedEngine):
         Raises
         ------
         InvalidOption
-            The program is on no GPU, takes all rows together, or cannot be exported.
+            The program is on no GPU, or takes all rows together.
+        UnfaithfulOption
+            The program cannot be exported.
         """
         device = self.example(1)[0].device
         if device.type != DEVICE:

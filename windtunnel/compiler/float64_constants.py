@@ -124,7 +124,7 @@ def _numbers(node: fx.Node) -> list[Any]:
 
 
 def _rounds(number: Any) -> bool:
-    """Whether float32 holds another number."""
+    """Whether rounding to float32 changes a number."""
     if not isinstance(number, float) or not math.isfinite(number):
         return False
     with np.errstate(over="ignore", under="ignore"):

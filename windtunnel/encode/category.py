@@ -121,8 +121,8 @@ class CategoryColumn:
             ids = self.vocabulary.ids(values)
         except TypeError as error:
             raise BadInput(
-                f"column {name} of dtype {values.dtype} holds categories that are told by their text, and {error}, as "
-                "CatBoost has it; convert the column to text or whole numbers."
+                f"column {name} of dtype {values.dtype}: CatBoost identifies categories by their text, and {error}; "
+                "convert the column to text or whole numbers."
             ) from error
         missing = (ids == MISSING_ID) & self.rejects_missing
         if training:

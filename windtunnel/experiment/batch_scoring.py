@@ -37,17 +37,17 @@ def predict_files(net: Translation, paths: Sequence[Path], folder: Path | None) 
     Raises
     ------
     InvalidOption
-        There is no folder, or two files have the same name but for its ending.
+        There is no folder, or two files would get the same file of predictions.
     BadInput
         A file has another ending, cannot be read, or has rows that the source rejects; the files before it are written.
     """
     if folder is None or folder.suffix:
         raise InvalidOption(
-            f"several files of rows need a folder for their predictions, not {folder}: --output scores/"
+            f"give a folder for the predictions of several files, such as --output scores/; got {folder}"
         )
     targets = {folder / f"{stem(path)}.parquet": path for path in paths}
     if len(targets) < len(paths):
-        raise InvalidOption("two files of rows have the same name but for its ending; predict them into two folders.")
+        raise InvalidOption("two files of rows would get the same file of predictions; predict them into two folders.")
     folder.mkdir(parents=True, exist_ok=True)
     missing = {target: path for target, path in targets.items() if not target.exists()}
     with show_progress(True), Phase("predicting files", total=len(missing)) as phase:

@@ -92,7 +92,8 @@ def _rows_and_target(frame: pd.DataFrame, part: str, data: DataConfig) -> Part:
     if part == "train" and not 0 < positive.sum() < len(positive):
         quotes = '. YAML reads yes and no without quotation marks as True and False: write "yes"'
         raise BadInput(
-            f"positive={data.positive!r} is the target {data.target!r} of {positive.sum()} of {len(positive)} training "
-            f"rows; it holds {', '.join(map(repr, y.unique().tolist()[:10]))}{quotes * isinstance(data.positive, bool)}"
+            f"{positive.sum()} of {len(positive)} training rows have the target {data.target!r} = {data.positive!r} "
+            f"(positive); some have to have it, and some not. The target holds "
+            f"{', '.join(map(repr, y.unique().tolist()[:10]))}{quotes * isinstance(data.positive, bool)}"
         )
     return X, positive.astype(np.int64)

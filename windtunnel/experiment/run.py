@@ -1,4 +1,4 @@
-"""Experiments from a config: ``windtunnel fit`` and ``windtunnel sweep``."""
+"""Experiments from a config: ``windtunnel fit``, ``windtunnel sweep`` and ``windtunnel cascade``."""
 
 from __future__ import annotations
 
@@ -139,8 +139,8 @@ def run_sweep(config: Config) -> tuple[SweepResult, Scores]:
         **{"storage": f"sqlite:///{folder / 'sweep.db'}", **config.sweep.model_dump(exclude_none=True)},
     )
     scores = {
-        name: _score(model, name, {part: parts[part] for part in ("valid", "test")}, result.net.head)
-        for name, model in (("source", source), ("best", result.net))
+        name: _score(model, said, {part: parts[part] for part in ("valid", "test")}, result.net.head)
+        for name, said, model in (("source", "source pipeline", source), ("best", "best model", result.net))
     }
     _write_sweep(result, scores, config)
     return result, scores

@@ -126,7 +126,7 @@ def squared_log(scores: Tensor, target: Tensor, weight: Tensor | None) -> Tensor
 def log_squared(scores: Tensor, target: Tensor, weight: Tensor | None, shift: float = 0.0) -> Tensor:
     """(s - log(y + shift))^2, the squared error of a regressor that was fitted on logarithms of the target."""
     y = _outputs(scores, target) + shift
-    _check_targets(y - shift, y <= 0, f"the squared error of their logarithms takes targets above {-shift:g}")
+    _check_targets(y - shift, y <= 0, f"the squared error of their logarithms takes targets above {0 - shift:g}")
     return _mean((scores - y.log()).square(), weight)
 
 

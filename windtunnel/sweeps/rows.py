@@ -19,9 +19,9 @@ from windtunnel.trainers.data.loader import loader
 from windtunnel.trainers.recipe import Recipe
 
 FINGERPRINTED_ROWS = 10_000
-"""Rows of each part that tell it from others, if rows are encoded when they are read; else all do."""
+"""Rows of each part that the fingerprint covers, the first ones, if rows are encoded when read; else it covers all."""
 COSTED_ROWS = 256
-"""Validation rows whose scoring is timed, as the cost of inference."""
+"""Validation rows whose operations are counted, as the cost of inference."""
 
 
 class SharedRows:

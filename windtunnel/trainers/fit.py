@@ -75,7 +75,7 @@ def fit(
     trainer : pytorch_lightning.Trainer, optional
         A whole Trainer, with its own epochs, devices, precision, clipping and loggers.
     progress : bool
-        Whether to show a progress bar.
+        Whether to show a progress bar, and to log the result in a line.
     **options
         Fields of ``windtunnel.Recipe``, which describes them. They replace those of ``recipe``.
 

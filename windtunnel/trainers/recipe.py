@@ -105,16 +105,16 @@ class Recipe:
         source pipeline, then joint training, then a residual model on top of the result, and keeps what is best. The
         other options are then those of joint training (if ``recipe`` is the default, those of the recipe "joint"); the
         residual models take the default ones, with residual_rank, seed, loss, metric, select, validation_fraction and
-        loader_memory of this recipe. With ``residual=False`` fit trains the translation anyway. Wherever the options
-        of "joint" take the place of the default ones, an option of a ``Recipe`` that equals its default counts as not
-        set; an argument of ``fit`` always counts.
+        loader_memory of this recipe. With ``residual=False`` fit trains the translation anyway. A ``Recipe`` cannot
+        tell a default that was set from one that was left: where those of "joint" are taken, an option that equals its
+        default takes the value of "joint". An argument of ``fit`` always counts.
     epochs : int or None
-        Largest number of passes over the training rows; None for no limit but ``max_steps``. An override of ``epochs``
-        drops the recipe's ``max_steps`` and ``val_check_interval``, one of ``max_steps`` its ``epochs``.
+        Largest number of passes over the training rows; None for no limit but ``max_steps``. Training ends with a
+        validation, the first one at or after this limit. An override of ``epochs`` drops the recipe's ``max_steps`` and
+        ``val_check_interval``, one of ``max_steps`` its ``epochs``.
     max_steps : int or None
-        Largest number of optimizer steps; if larger than ``val_check_interval``, it is rounded up to a multiple of
-        that. None for no limit but ``epochs``. The recipes "joint" and "paper" plan steps, as a pass over few rows has
-        few of them.
+        Largest number of optimizer steps, with the same rule for the end; None for no limit but ``epochs``. The recipes
+        "joint" and "paper" plan steps, as a pass over few rows has few of them.
     val_check_interval : int or None
         Steps between two validations, over as many passes as they need; ``history.epochs`` then has a row per
         validation, and ``patience`` counts validations. None validates after each pass, or after ``max_steps`` if a

@@ -185,7 +185,7 @@ def test_steps_in_front(known: bool) -> None:
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"zip": 2.0}, "'zip' of dtype float64 holds .* told by their text, and 2.0 is neither a text nor a whole"),
+        ({"zip": 2.0}, "'zip' of dtype float64: .* by their text, and 2.0 is neither a text nor a whole"),
         ({"city": None}, "'city' holds missing values, which CatBoost rejects"),
         ({"city": np.nan}, "'city' holds missing values, which CatBoost rejects"),
     ],

@@ -15,8 +15,8 @@ from windtunnel.modules.base import Module, derived, learned
 class ResidualModel(Module):
     r"""Scores to add to those of a pipeline.
 
-    Every column becomes a code: a category its id, a number its bin; code 0 is missing. With c_j the code of column j,
-    the score of output k is
+    Every column becomes a code: a category its id, a number its bin, 0 where it is missing. With c_j the code of column
+    j, the score of output k is
 
         s_k = unit_k (sum_j weight[c_j, k] + sum_{i < j} <factors[c_i, k], factors[c_j, k]>
               + sum_p cross[cell_p(c), k])

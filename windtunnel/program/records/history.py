@@ -43,7 +43,13 @@ class History(FitRecord):
     epoch_rule : str
         The rule for the best epoch, such as "the best auroc".
     stopped : str
-        How training ended, such as "early: 3 epochs without a better one (patience=3)".
+        How training ended, such as "early: 3 validations without a better one (patience=3)".
+    terms : list of TermSummary
+        The strongest terms of the residual models; empty where rows are not in memory.
+    calibration : Calibration or None
+        Predicted and observed frequencies before and after; None unless rows in memory validated probabilities.
+    refresh : RefreshDetails or None
+        What a refresh found in new and old rows; None for a fit.
     start_loss : float or None
         Loss of the translation before, on the same rows as ``start``; None in files of older versions.
     """

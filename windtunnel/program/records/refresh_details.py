@@ -37,8 +37,7 @@ class ScoreChange:
 class RefreshDetails:
     """The rows of a refresh."""
 
-    # new_rows, old_rows: new rows, without validation rows that were given, and old rows to replay; each with its
-    # held-out part
+    # new_rows, old_rows: the rows of ``new=`` and of ``replay=``, held-out ones included; not those of ``valid=``
     new_rows: int
     old_rows: int
     changes: tuple[ScoreChange, ...]

@@ -44,7 +44,7 @@ class BestCheckpoint(Checkpoint):
     A checkpoint within an epoch, after ``every`` steps, records how many batches are done. A resumed run trains on the
     other batches, so the facts that determine their order must be the same.
 
-    Training stops after ``patience`` epochs without a better one. ``tables`` maps parameters of the net to their
+    Training stops after ``patience`` validations without a better one. ``tables`` maps parameters of the net to their
     visited rows; these large tables are not copied.
     """
 
@@ -106,7 +106,7 @@ class BestCheckpoint(Checkpoint):
         if not math.isfinite(last.metric):
             return f"as it diverged: {self.metric.name} {last.metric}"
         if self._out_of_patience():
-            return f"early: {self.patience} epochs without a better one (patience={self.patience})"
+            return f"early: {self.patience} validations without a better one (patience={self.patience})"
         if last.epoch == plan.epochs:
             return f"{AT_LIMIT} {plan.limit()}"
         return "by an error, an interrupt or a callback"

@@ -26,7 +26,8 @@ def refresh(
 ) -> Net:
     """Update with new rows: leaf values of trees and the residual model move, new categories get rows.
 
-    Values move by Newton steps with a quadratic penalty towards the old ones, which weighs as much as ``anchor`` rows.
+    Values move by Newton steps with a quadratic penalty towards the old ones, which weighs as much as ``anchor`` rows;
+    the leaf values of a forest are means, which new rows join.
     The attempts are the anchors 5, 50, 500 and 5,000 (or ``anchor``), each on the new rows alone and, with ``replay``,
     on both. An attempt must lower the loss of the validation rows by more than one standard error, and, with
     ``keep_old``, not raise that of the held-out old rows by more than one. ``refresh`` installs the passing attempt
@@ -50,7 +51,8 @@ def refresh(
     valid : (X, y), (X, y, weight) or loader, optional
         Validation rows, never trained on. Without them a fifth of the new rows is held out.
     anchor : float, optional
-        How many rows each old value counts for; larger ones change less. None chooses on the validation rows.
+        How many rows each old value counts for; larger ones change less. In a forest, 50 counts each training row of a
+        leaf once. None chooses on the validation rows.
     keep_old : bool
         Whether a refresh must not raise the loss of the held-out old rows by more than one standard error. If what is
         predicted changes with time, this holds the refresh back.

@@ -40,8 +40,8 @@ class BoostedResidual:
 
         f(x) = weight init(x) + v trees(x) + w network(x), weight = 1 - v - w
 
-    init(x) are the scores before. Trees and network are not fitted to what these leave over, but to the target: the
-    pipeline has seen the targets of the training rows, on which it leaves too little.
+    init(x) are the scores before. Trees and network are fitted to the target, not to the residuals of init(x): the
+    pipeline has seen the targets of the training rows, so that its residuals there are too small.
     """
 
     statistics: CellStatistics
