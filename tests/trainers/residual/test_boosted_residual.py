@@ -27,6 +27,7 @@ from windtunnel.trainers.data.labelled_rows import Targets
 from windtunnel.trainers.residual.boosted.boosting import Datasets, boost, boosting_derivatives
 from windtunnel.trainers.residual.boosted.cell_tables import PRIOR_ROWS, CellTables, TargetRows, row_blocks
 from windtunnel.trainers.residual.boosted.fit_boosted import BoostedResidual
+from windtunnel.trainers.residual.boosted.fit_targets import FitTargets
 from windtunnel.trainers.residual.init_scores import ResidualInputs
 from windtunnel.trainers.residual.validation_rows import SplitRows
 
@@ -126,7 +127,8 @@ def test_boosting_lowers_the_loss_of_several_scores() -> None:
     binned = Datasets.of(*(features[part] for part in parts))
     train, valid = (Targets(target[part]) for part in parts)
     split = SplitRows([*torch.arange(500).tensor_split(2)], torch.arange(500))
-    boosting = boost(binned, torch.zeros(3), train, valid, split, LOSSES["softmax"], seed=0, max_trees=60)
+    targets = FitTargets(torch.zeros(3), train, valid, split, LOSSES["softmax"], torch.ones(3), seed=0)
+    boosting = boost(targets, binned, max_trees=60)
     rounds = boosting.rounds()
     scores = boosting.scores(features[parts[1]], rounds, 3)
     loss = LOSSES["softmax"](scores, valid.target, None)

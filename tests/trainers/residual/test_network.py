@@ -9,8 +9,9 @@ import torch
 from windtunnel.objectives.losses import LOSSES
 from windtunnel.trainers.data.labelled_rows import Targets
 from windtunnel.trainers.residual.boosted.binned_features import BINS, bin_borders
+from windtunnel.trainers.residual.boosted.fit_targets import FitTargets
 from windtunnel.trainers.residual.boosted.network import scaled, train_network
-from windtunnel.trainers.residual.validation_rows import RowPart, SplitRows
+from windtunnel.trainers.residual.validation_rows import RowSubset, SplitRows
 
 
 def test_a_trained_network_gives_the_scores_of_its_best_epoch() -> None:
@@ -22,11 +23,11 @@ def test_a_trained_network_gives_the_scores_of_its_best_epoch() -> None:
     parts, base_score = (slice(0, 3000), slice(3000, 4000)), torch.zeros(1)
     train, valid = (Targets(target[part]) for part in parts)
     split = SplitRows([*torch.arange(1000).tensor_split(2)], torch.arange(1000))
-    of_rows = features[parts[0]], features[parts[1]], base_score, train, valid, split
-    trained = train_network(*of_rows, LOSSES["logistic"], torch.ones(1), 0)
+    targets = FitTargets(base_score, train, valid, split, LOSSES["logistic"], torch.ones(1), seed=0)
+    trained = train_network(targets, features[parts[0]], features[parts[1]])
     scores = trained.layers(torch.from_numpy(features[parts[1]]).double()).detach()
-    torch.testing.assert_close(scores.float(), trained.scores_of(RowPart.ALL), atol=1e-4, rtol=1e-4)
-    loss = float(LOSSES["logistic"](trained.scores_of(RowPart.ALL), valid.target, None))
+    torch.testing.assert_close(scores.float(), trained.scores_of(RowSubset.ALL), atol=1e-4, rtol=1e-4)
+    loss = float(LOSSES["logistic"](trained.scores_of(RowSubset.ALL), valid.target, None))
     assert loss == pytest.approx(trained.losses[:, 0].min(), rel=1e-5) and loss < 0.62
     np.testing.assert_allclose(
         scaled(trained.layers, 0.25)(torch.from_numpy(features).double())[3000:].detach(), scores / 4

@@ -8,7 +8,7 @@ import torch
 
 from windtunnel.modules.linear.residual_model import interaction_cells
 from windtunnel.trainers.data.labelled_rows import Targets
-from windtunnel.trainers.residual.mean_residuals import PRIOR_ROWS, Interaction, Residuals, part_weights
+from windtunnel.trainers.residual.mean_residuals import PRIOR_ROWS, Interaction, Residuals, summand_weights
 from windtunnel.trainers.residual.screening import select_interactions
 
 
@@ -80,7 +80,7 @@ def test_weights_of_parts_are_those_of_least_squares_where_these_are_above_0() -
     def squared(scores: torch.Tensor, target: torch.Tensor, weight: torch.Tensor | None) -> torch.Tensor:
         return (scores - target).square().mean()
 
-    weights = part_weights(squared, torch.ones(1), torch.zeros(500, 1), parts, Targets(target))
+    weights = summand_weights(squared, torch.ones(1), torch.zeros(500, 1), parts, Targets(target))
     least = torch.linalg.lstsq(parts[:, 0, :2], target).solution[:, 0]
     torch.testing.assert_close(weights[:2], least, atol=1e-2, rtol=1e-2)
     assert 0 <= weights[2] < 1e-3

@@ -12,7 +12,7 @@ from torch.nn.utils.rnn import pad_sequence
 from windtunnel.encode import Batch, CategoryColumn
 from windtunnel.modules.linear.residual_model import column_codes
 from windtunnel.program.translated import TranslatedPipeline
-from windtunnel.trainers.residual.init_scores import ResidualInputs, concat, in_slices
+from windtunnel.trainers.residual.init_scores import ResidualInputs, concat, in_row_blocks
 
 ROWS_PER_BIN = 200
 MIN_BINS, MAX_BINS = 16, 64
@@ -40,7 +40,7 @@ class ColumnCoder:
     def codes(self, rows: Batch) -> Tensor:
         """int64 ``[N, columns]``."""
         size = torch.tensor(self.sizes, dtype=torch.int64)
-        return in_slices(lambda x: column_codes(x, self.edges, size), concat(rows))
+        return in_row_blocks(lambda x: column_codes(x, self.edges, size), concat(rows))
 
     def is_category(self, columns: Sequence[int]) -> bool:
         """Whether these columns are a single category."""

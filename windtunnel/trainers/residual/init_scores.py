@@ -69,7 +69,7 @@ def concat(rows: Batch) -> Tensor:
     return torch.cat([rows.numbers, rows.ids.to(rows.numbers.dtype)], dim=1)
 
 
-def in_slices(function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+def in_row_blocks(function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
     """Apply a function to ``ROWS_AT_ONCE`` rows at a time, which bounds its memory."""
     with torch.no_grad():
         return torch.cat([function(part) for part in torch.split(x, ROWS_AT_ONCE)])

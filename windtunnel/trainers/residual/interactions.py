@@ -19,7 +19,7 @@ from windtunnel.trainers.data.labelled_rows import LabelledRows, Targets
 from windtunnel.trainers.recipe import LARGEST_BATCH
 from windtunnel.trainers.residual.column_coder import ColumnCoder
 from windtunnel.trainers.residual.init_scores import split_scores
-from windtunnel.trainers.residual.mean_residuals import Interaction, Residuals, fit_in_sequence, part_weights
+from windtunnel.trainers.residual.mean_residuals import Interaction, Residuals, fit_in_sequence, summand_weights
 from windtunnel.trainers.residual.residual_stages import ResidualForTraining, ResidualOnInitScores
 from windtunnel.trainers.residual.screening import select_interactions
 from windtunnel.trainers.residual.significance import compare_losses
@@ -146,7 +146,7 @@ def _weights(values: list[Tensor], unit: Tensor, loss: Loss, scored: LabelledRow
     if not values:
         return unit.new_zeros(0)
     parts = torch.stack(values, dim=2) * unit.unsqueeze(1)
-    return part_weights(average_over_blocks(loss), unit, scored.rows, parts, scored.targets)
+    return summand_weights(average_over_blocks(loss), unit, scored.rows, parts, scored.targets)
 
 
 def _set_interactions(model: ResidualModel, selected: FittedInteractions, train: Residuals) -> Tensor:

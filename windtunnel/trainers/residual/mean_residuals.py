@@ -117,26 +117,26 @@ def fit_in_sequence(residuals: Residuals, interactions: Sequence[Interaction]) -
         residuals = residuals.subtract(fitted.leave_one_out)
 
 
-def part_weights(loss: Loss, unit: Tensor, scores: Tensor, parts: Tensor, targets: Targets) -> Tensor:
-    """Weight of each of P parts ``[N, K, P]`` of the scores, ``[P]``.
+def summand_weights(loss: Loss, unit: Tensor, scores: Tensor, summands: Tensor, targets: Targets) -> Tensor:
+    """Weight of each of P summands ``[N, K, P]`` of the scores, ``[P]``.
 
-    The weights b >= 0 minimise loss(scores + parts . b) / s + |b|^2 / (2 N), the mean loss of N rows with a standard
+    The weights b >= 0 minimise loss(scores + summands . b) / s + |b|^2 / (2 N), the mean loss of N rows with a standard
     normal prior. Without the prior, few rows that can be separated without an error would need infinite b. s is 1 for
     log-odds, whose unit ``[K]`` is 1, and the loss of the scores where these are values.
 
-    The parts must be fitted on other rows: the source pipeline fits its own training rows too well, so that their
+    The summands must be fitted on other rows: the source pipeline fits its own training rows too well, so that their
     residuals are too small. L-BFGS searches for the square roots of b.
     """
     scale = 1.0
     if not bool((unit == 1).all()):
         scale = max(float(loss(scores, *targets)), torch.finfo(scores.dtype).tiny)
-    root = torch.full((parts.shape[2],), 0.3, dtype=parts.dtype, requires_grad=True)
+    root = torch.full((summands.shape[2],), 0.3, dtype=summands.dtype, requires_grad=True)
     search = torch.optim.LBFGS([root], max_iter=MAX_ITERATIONS, line_search_fn="strong_wolfe")
 
     def closure() -> Tensor:
         search.zero_grad()
         b = root.square()
-        value = loss(scores + parts @ b, *targets) / scale + b.square().sum() / (2 * len(scores))
+        value = loss(scores + summands @ b, *targets) / scale + b.square().sum() / (2 * len(scores))
         value.backward()  # type: ignore[no-untyped-call]
         return value
 

@@ -26,7 +26,7 @@ from windtunnel.trainers.residual.init_scores import (
     add_offset,
     append_scores,
     concat,
-    in_slices,
+    in_row_blocks,
     split_scores,
 )
 
@@ -63,7 +63,7 @@ class InstallableResidual:
 
     def scores(self, rows: Batch) -> Tensor:
         """Scores of its columns and interactions ``[N, K]``, for rows without init scores."""
-        return in_slices(self.model, concat(self.inputs.select(rows)))
+        return in_row_blocks(self.model, concat(self.inputs.select(rows)))
 
     def shrunken(self, factor: float) -> InstallableResidual:
         """A copy whose scores have this factor."""
@@ -74,7 +74,7 @@ class InstallableResidual:
     def column_scores(self, rows: Batch) -> Tensor:
         """Scores of its columns alone."""
         codes = self.model.codes
-        return in_slices(lambda x: self.model.column_scores(codes(x)), concat(self.inputs.select(rows)))
+        return in_row_blocks(lambda x: self.model.column_scores(codes(x)), concat(self.inputs.select(rows)))
 
 
 @dataclass(frozen=True)
@@ -143,4 +143,4 @@ class ResidualForTraining:
     def scores_with_interactions(self, numbers: Tensor, ids: Tensor) -> Tensor:
         """Init scores plus the scores of the interactions, for rows with selected columns."""
         rows, scores = split_scores(Batch(numbers, ids), self.outputs)
-        return scores + in_slices(lambda x: self.model.interaction_scores(self.model.codes(x)), concat(rows))
+        return scores + in_row_blocks(lambda x: self.model.interaction_scores(self.model.codes(x)), concat(rows))

@@ -77,7 +77,7 @@ def _other_half_scores(
     with Phase("training two residual models for the test", 2) as phase, show_progress(False):
         for initial, (half, tested) in zip(halves.residuals, halves.split.tested_on(), strict=True):
             if initial is not None:
-                residual, of_half = initial.copy(), halves.rows.take(halves.split.parts[half])
+                residual, of_half = initial.copy(), halves.rows.take(halves.split.subsets[half])
                 valid = residual.validation_batches(EncodedRows(of_half.rows, *of_half.targets).in_order())
                 loaders = Loaders(residual.training_batches(training, mask), valid)
                 result = _train_where_defined(residual, loaders, halves.loss, recipe, lightning)

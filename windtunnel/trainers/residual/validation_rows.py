@@ -26,8 +26,8 @@ def max_validation_rows(net: TranslatedPipeline) -> int:
     return MAX_ROWS if net.takes_residual_model() else DENSE_BYTES // dense_bytes(net, 1)
 
 
-class RowPart(IntEnum):
-    """What models, epochs and weights are selected on: all validation rows, or one half, which the other half tests."""
+class RowSubset(IntEnum):
+    """The validation rows that select models, epochs and weights: all of them, or a half that the other one tests."""
 
     ALL = 0
     FIRST_HALF = 1
@@ -47,8 +47,8 @@ class SplitRows:
         return self.shuffled.sort().values
 
     @property
-    def parts(self) -> list[Tensor]:
-        """The indices of the rows of each ``RowPart``."""
+    def subsets(self) -> list[Tensor]:
+        """The indices of the rows of each ``RowSubset``."""
         return [self.all_rows, *self.halves]
 
     @property
@@ -56,11 +56,11 @@ class SplitRows:
         """The indices of the rows in each half, in the order of the hash."""
         return self.shuffled.tensor_split(2)
 
-    def tested_on(self) -> Iterator[tuple[RowPart, Tensor]]:
+    def tested_on(self) -> Iterator[tuple[RowSubset, Tensor]]:
         """Each half to select on, with the indices of the rows in the other one, which tests what was selected."""
         first, second = self.halves
-        yield RowPart.FIRST_HALF, second
-        yield RowPart.SECOND_HALF, first
+        yield RowSubset.FIRST_HALF, second
+        yield RowSubset.SECOND_HALF, first
 
 
 def split_rows(labelled: LabelledRows, seed: int) -> SplitRows:

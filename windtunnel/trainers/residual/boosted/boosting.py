@@ -14,8 +14,8 @@ from windtunnel.modules.trees.ensemble import TreeEnsemble
 from windtunnel.objectives.derivatives import derivatives
 from windtunnel.objectives.losses import Loss
 from windtunnel.progress import Phase
-from windtunnel.trainers.data.labelled_rows import Targets
-from windtunnel.trainers.residual.validation_rows import RowPart, SplitRows
+from windtunnel.trainers.residual.boosted.fit_targets import FitTargets
+from windtunnel.trainers.residual.validation_rows import RowSubset
 
 OPTIONS: dict[str, Any] = {
     "num_leaves": 15,
@@ -53,15 +53,15 @@ class Boosting:
     """Boosted trees, and their losses on the validation rows."""
 
     booster: Any
-    losses: NDArray[np.float64]  # ``[rounds + 1, 3]``, on each ``RowPart``; the first row is without a tree
+    losses: NDArray[np.float64]  # ``[rounds + 1, 3]``, on each ``RowSubset``; the first row is without a tree
 
-    def rounds(self, part: RowPart = RowPart.ALL) -> int:
-        """The number of rounds with the lowest loss on a part of the validation rows."""
-        return int(self.losses[:, part].argmin())
+    def rounds(self, subset: RowSubset = RowSubset.ALL) -> int:
+        """The number of rounds with the lowest loss on a subset of the validation rows."""
+        return int(self.losses[:, subset].argmin())
 
-    def lowest(self, part: RowPart = RowPart.ALL) -> float:
-        """The lowest loss on a part of the validation rows."""
-        return float(self.losses[:, part].min())
+    def lowest(self, subset: RowSubset = RowSubset.ALL) -> float:
+        """The lowest loss on a subset of the validation rows."""
+        return float(self.losses[:, subset].min())
 
     def scores(self, features: NDArray[np.float32], rounds: int, outputs: int) -> Tensor:
         """The scores of the trees of the first rounds, ``[N, K]``."""
@@ -83,39 +83,25 @@ class Boosting:
         return tree_ensemble(self.booster)
 
 
-def boost(
-    features: Datasets,
-    base_score: Tensor,
-    train: Targets,
-    valid: Targets,
-    split: SplitRows,
-    loss: Loss,
-    seed: int,
-    max_trees: int = MAX_TREES,
-) -> Boosting:
-    """Boost trees on the features, until ``PATIENCE`` rounds have not lowered the loss of the validation rows.
-
-    All rows start from ``base_score`` ``[K]``. ``split`` has the parts of the validation rows.
-    """
+def boost(targets: FitTargets, features: Datasets, max_trees: int = MAX_TREES) -> Boosting:
+    """Boost trees on the features, until ``PATIENCE`` rounds have not lowered the loss of the validation rows."""
     import lightgbm
 
-    outputs = len(base_score)
+    base_score, outputs = targets.base_score, len(targets.base_score)
     losses: list[list[float]] = []
-    parts = split.parts
 
     def objective(scores: NDArray[np.float64], _: Any) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        return boosting_derivatives(loss, _columns(scores, outputs), *train)
+        return boosting_derivatives(targets.loss, _columns(scores, outputs), *targets.train)
 
     def evaluate(scores: NDArray[np.float64], _: Any) -> tuple[str, float, bool]:
-        rows = _columns(scores, outputs)
         with torch.no_grad():
-            losses.append([float(loss(rows[part], *valid.take(part))) for part in parts])
+            losses.append(targets.losses_on_subsets(_columns(scores, outputs)))
         return "loss", losses[-1][0], False
 
-    of_train, of_valid = (_flat(base_score.repeat(len(rows.target), 1)) for rows in (train, valid))
+    of_train, of_valid = (_flat(base_score.repeat(len(rows.target), 1)) for rows in (targets.train, targets.valid))
     features.train.set_init_score(of_train)
     features.valid.set_init_score(of_valid)
-    options = OPTIONS | {"learning_rate": RATE, "seed": seed, "objective": objective, "num_class": outputs}
+    options = OPTIONS | {"learning_rate": RATE, "seed": targets.seed, "objective": objective, "num_class": outputs}
     evaluate(of_valid, None)  # without a tree
     with Phase(f"boosting on {features.train.num_feature()} features", max_trees) as phase:
         booster = lightgbm.train(

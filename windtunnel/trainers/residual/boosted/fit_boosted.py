@@ -17,15 +17,16 @@ from windtunnel.modules.tables.cell_statistics import CellStatistics
 from windtunnel.modules.trees.ensemble import TreeEnsemble
 from windtunnel.modules.trees.hard import HardTrees
 from windtunnel.objectives.losses import Loss
-from windtunnel.trainers.data.labelled_rows import LabelledRows, Targets
+from windtunnel.trainers.data.labelled_rows import LabelledRows
 from windtunnel.trainers.residual.boosted.binned_features import BinnedFeatures
-from windtunnel.trainers.residual.boosted.boosting import MAX_TREES, Boosting, Datasets, boost
+from windtunnel.trainers.residual.boosted.boosting import Boosting, Datasets, boost
 from windtunnel.trainers.residual.boosted.cell_tables import BLOCKS
 from windtunnel.trainers.residual.boosted.features import BoostedFeatures
+from windtunnel.trainers.residual.boosted.fit_targets import FitTargets
 from windtunnel.trainers.residual.boosted.network import NetworkTraining, scaled, train_network
-from windtunnel.trainers.residual.init_scores import ResidualInputs, concat, in_slices
-from windtunnel.trainers.residual.mean_residuals import part_weights
-from windtunnel.trainers.residual.validation_rows import RowPart, SplitRows
+from windtunnel.trainers.residual.init_scores import ResidualInputs, concat, in_row_blocks
+from windtunnel.trainers.residual.mean_residuals import summand_weights
+from windtunnel.trainers.residual.validation_rows import RowSubset, SplitRows
 
 RACE_TREES, RACE_ROWS = 60, 30_000
 """Trees and rows of a race, which chooses blocks of rows and interactions."""
@@ -53,7 +54,7 @@ class BoostedResidual:
 
     def scores(self, rows: Batch, init_scores: Tensor) -> Tensor:
         """f(x) ``[N, K]`` of rows without init scores; ``init_scores`` ``[N, K]`` are these."""
-        added: Tensor = in_slices(lambda x: self._added(self.statistics(x)), concat(self.inputs.select(rows)))
+        added: Tensor = in_row_blocks(lambda x: self._added(self.statistics(x)), concat(self.inputs.select(rows)))
         return self.weight * init_scores + added
 
     def _added(self, features: Tensor) -> Tensor:
@@ -67,32 +68,6 @@ class BoostedResidual:
 
 
 @dataclass(frozen=True)
-class ModelFitter:
-    """Fits trees and networks to the same rows, from the same constant."""
-
-    base_score: Tensor  # ``[K]``, the constant
-    train: Targets  # of the training rows of the sample
-    valid: Targets
-    split: SplitRows  # the parts of the validation rows
-    loss: Loss
-    unit: Tensor  # ``[K]``, that of the scores
-    seed: int
-
-    def every(self, step: int) -> ModelFitter:
-        """Every ``step``-th training row alone."""
-        return replace(self, train=self.train.take(slice(None, None, step)))
-
-    def boost(self, datasets: Datasets, max_trees: int = MAX_TREES) -> Boosting:
-        """Boost trees on these features."""
-        return boost(datasets, self.base_score, self.train, self.valid, self.split, self.loss, self.seed, max_trees)
-
-    def train_network(self, train: NDArray[np.float32], valid: NDArray[np.float32]) -> NetworkTraining:
-        """Train a network on features of training and validation rows."""
-        rows = self.train, self.valid, self.split
-        return train_network(train, valid, self.base_score, *rows, self.loss, self.unit, self.seed)
-
-
-@dataclass(frozen=True)
 class FittedModels:
     """Trees and a network on the same features."""
 
@@ -101,11 +76,11 @@ class FittedModels:
     base_score: Tensor  # ``[K]``, the constant that both start from
     features: NDArray[np.float32]  # of the validation rows, ``[rows, F]``
 
-    def scores(self, part: RowPart) -> Tensor:
-        """Scores ``[rows, K, 2]`` of the trees and the network that are best on a part of the validation rows."""
-        base_score, rounds = self.base_score, self.boosting.rounds(part)
+    def scores(self, subset: RowSubset) -> Tensor:
+        """Scores ``[rows, K, 2]`` of the trees and the network that are best on a subset of the validation rows."""
+        base_score, rounds = self.base_score, self.boosting.rounds(subset)
         trees = base_score + self.boosting.scores(self.features, rounds, len(base_score))
-        return torch.stack([trees, self.network.scores_of(part).to(trees)], dim=2)
+        return torch.stack([trees, self.network.scores_of(subset).to(trees)], dim=2)
 
 
 def fit_boosted(
@@ -125,44 +100,44 @@ def fit_boosted(
 
     ``train`` and ``valid`` hold scores ``[N, K]``. Trees and network start from the mean of
     the scores of the training rows; the weighted mean is taken with the scores of the validation rows. ``split`` has
-    the parts of the validation rows, ``unit`` ``[K]`` is that of the scores.
+    the subsets of the validation rows, ``unit`` ``[K]`` is that of the scores.
     """
     scores, base_score = valid.rows, train.rows.mean(dim=0)
-    fitter = ModelFitter(base_score, train.targets.take(features.sample), valid.targets, split, loss, unit, seed)
-    races = _races(fitter, features)
+    targets = FitTargets(base_score, train.targets.take(features.sample), valid.targets, split, loss, unit, seed)
+    races = _races(targets, features)
     if not any(race.rounds() for race in races.values()):
         return None
-    choices = {part: _best(races, part) for part in RowPart}
+    choices = {subset: _best(races, subset) for subset in RowSubset}
     kinds = list(dict.fromkeys(choices.values()))
     binned = BinnedFeatures.of(features.take(_tables_to_read(features, races.values())), kinds)
-    fitted = {blocks: _fit_models(fitter, binned, blocks) for blocks in kinds}
-    best = fitted[choices[RowPart.ALL]]
+    fitted = {blocks: _fit_models(targets, binned, blocks) for blocks in kinds}
+    best = fitted[choices[RowSubset.ALL]]
     if not best.boosting.rounds():
         return None
 
-    def change(part: RowPart) -> tuple[Tensor, list[float]]:
-        """f(x) minus the scores, and v and w; of what has the lowest loss on a part of the validation rows."""
-        changes = fitted[choices[part]].scores(part) - scores.unsqueeze(2)
-        index = split.parts[part]
-        weights = part_weights(loss, unit, scores[index], changes[index], valid.targets.take(index))
+    def change(subset: RowSubset) -> tuple[Tensor, list[float]]:
+        """f(x) minus the scores, and v and w; of what has the lowest loss on a subset of the validation rows."""
+        changes = fitted[choices[subset]].scores(subset) - scores.unsqueeze(2)
+        index = split.subsets[subset]
+        weights = summand_weights(loss, unit, scores[index], changes[index], valid.targets.take(index))
         weights = weights / weights.sum().clamp_min(1.0)
         return changes @ weights, weights.tolist()
 
     other_half_scores = scores.clone()
     for half, tested in split.tested_on():
         other_half_scores[tested] += change(half)[0][tested]
-    _, (v, w) = change(RowPart.ALL)
+    _, (v, w) = change(RowSubset.ALL)
     statistics, inputs = binned.module()
     trees = _times(_with_base(best.boosting.ensemble(), base_score, binned), v)
     network = scaled(best.network.layers, w)
     return BoostedResidual(statistics, trees, network, inputs, 1 - v - w, other_half_scores)
 
 
-def _fit_models(fitter: ModelFitter, features: BinnedFeatures, blocks: str) -> FittedModels:
+def _fit_models(targets: FitTargets, features: BinnedFeatures, blocks: str) -> FittedModels:
     """Trees and a network on the training rows with these blocks."""
     train, valid = features.train[blocks], features.valid
-    boosting, network = fitter.boost(Datasets.of(train, valid)), fitter.train_network(train, valid)
-    return FittedModels(boosting, network, fitter.base_score, valid)
+    boosting, network = boost(targets, Datasets.of(train, valid)), train_network(targets, train, valid)
+    return FittedModels(boosting, network, targets.base_score, valid)
 
 
 def _with_base(trees: TreeEnsemble, base_score: Tensor, features: BinnedFeatures) -> TreeEnsemble:
@@ -176,20 +151,16 @@ def _times(trees: TreeEnsemble, factor: float) -> HardTrees:
     return fastest(HardTrees.of(replace(trees, leaf_value=trees.leaf_value * factor, base=trees.base * factor)))
 
 
-def _races(fitter: ModelFitter, features: BoostedFeatures) -> dict[str, Boosting]:
+def _races(targets: FitTargets, features: BoostedFeatures) -> dict[str, Boosting]:
     """A race for each way of drawing blocks."""
     step = -(-len(features.sample) // RACE_ROWS)
-    fitter = fitter.every(step)
-
-    def race(blocks: str) -> Boosting:
-        return fitter.boost(Datasets.of(features.train[blocks][::step], features.valid), RACE_TREES)
-
-    return {blocks: race(blocks) for blocks in BLOCKS}
+    some, sampled = targets.every(step), {blocks: features.train[blocks][::step] for blocks in BLOCKS}
+    return {blocks: boost(some, Datasets.of(sampled[blocks], features.valid), RACE_TREES) for blocks in BLOCKS}
 
 
-def _best(races: Mapping[str, Boosting], part: RowPart) -> str:
-    """The blocks with the lowest loss on a part of the validation rows."""
-    return min(races, key=lambda blocks: races[blocks].lowest(part))
+def _best(races: Mapping[str, Boosting], subset: RowSubset) -> str:
+    """The blocks with the lowest loss on a subset of the validation rows."""
+    return min(races, key=lambda blocks: races[blocks].lowest(subset))
 
 
 def _tables_to_read(features: BoostedFeatures, races: Iterable[Boosting]) -> list[int]:

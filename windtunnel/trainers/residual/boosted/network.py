@@ -11,10 +11,9 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from windtunnel.modules.linear.multilayer import MultilayerPerceptron
-from windtunnel.objectives.losses import Loss
 from windtunnel.progress import Phase
-from windtunnel.trainers.data.labelled_rows import Targets
-from windtunnel.trainers.residual.validation_rows import RowPart, SplitRows
+from windtunnel.trainers.residual.boosted.fit_targets import FitTargets
+from windtunnel.trainers.residual.validation_rows import RowSubset
 
 WIDTH, DROPOUT = 64, 0.2
 RATE, WEIGHT_DECAY, BATCH = 5e-3, 0.01, 512
@@ -36,38 +35,29 @@ class NetworkTraining:
 
     layers: MultilayerPerceptron  # scores from features, of the epoch with the lowest loss on all validation rows
     scores: list[Tensor]  # ``[N, K]``
-    losses: NDArray[np.float64]  # ``[epochs, 3]``, on each ``RowPart``
+    losses: NDArray[np.float64]  # ``[epochs, 3]``, on each ``RowSubset``
 
-    def scores_of(self, part: RowPart) -> Tensor:
-        """The scores of the epoch with the lowest loss on a part of the validation rows."""
-        return self.scores[int(self.losses[:, part].argmin())]
+    def scores_of(self, subset: RowSubset) -> Tensor:
+        """The scores of the epoch with the lowest loss on a subset of the validation rows."""
+        return self.scores[int(self.losses[:, subset].argmin())]
 
 
 def train_network(
-    features: NDArray[np.float32],
-    valid_features: NDArray[np.float32],
-    base_score: Tensor,
-    train: Targets,
-    valid: Targets,
-    split: SplitRows,
-    loss: Loss,
-    unit: Tensor,
-    seed: int,
+    targets: FitTargets, features: NDArray[np.float32], valid_features: NDArray[np.float32]
 ) -> NetworkTraining:
     """Train a network, until ``PATIENCE`` epochs have not lowered the loss of the validation rows.
 
-    Its scores are ``base_score`` ``[K]`` plus ``unit`` ``[K]`` times the output of the layers. The learning rate falls
+    Its scores are the constant plus the unit of the scores times the output of the layers. The learning rate falls
     linearly to 0. The features of training rows ``[N, F]`` are standardised.
     """
     center, scale = (torch.from_numpy(each) for each in (features.mean(axis=0), features.std(axis=0)))
     scale[scale == 0] = 1
     x, x_valid = ((torch.from_numpy(each) - center) / scale for each in (features, valid_features))
-    parts = split.parts
-    rows = len(x)
+    base_score, unit, rows = targets.base_score, targets.unit, len(x)
     batches = -(-rows // BATCH)
 
     with torch.random.fork_rng(devices=[]), Phase("training a network on the same features", EPOCHS) as phase:
-        torch.manual_seed(seed)
+        torch.manual_seed(targets.seed)
         net = _layers(x.shape[1], len(base_score))
         optimizer = torch.optim.AdamW(net.parameters(), lr=RATE, weight_decay=WEIGHT_DECAY)
         schedule = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.0, EPOCHS * batches)
@@ -76,13 +66,13 @@ def train_network(
             net.train()
             for batch in torch.randperm(rows).tensor_split(batches):
                 optimizer.zero_grad()
-                torch.autograd.backward(loss(base_score + unit * net(x[batch]), *train.take(batch)))
+                torch.autograd.backward(targets.loss(base_score + unit * net(x[batch]), *targets.train.take(batch)))
                 optimizer.step()
                 schedule.step()
             net.eval()
             with torch.inference_mode():
                 scores.append(base_score + unit * net(x_valid))
-                losses.append([_finite(float(loss(scores[-1][part], *valid.take(part)))) for part in parts])
+                losses.append([*map(_finite, targets.losses_on_subsets(scores[-1]))])
             if _lowest(losses) == len(losses) - 1:
                 best = {name: value.clone() for name, value in net.state_dict().items()}
             phase.advance()
