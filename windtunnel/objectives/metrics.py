@@ -44,7 +44,8 @@ _METRICS_OF_TASK = {
 }
 _SQUARED = ("squared", "relevance", "log_squared")
 """Losses of regressors whose metric is the RMSE."""
-_RANKINGS = ("auroc", "average_precision")
+RANKING_METRICS = ("auroc", "average_precision")
+"""Metrics that compare rows with each other."""
 _PROBABILITIES = (*PROBABILITIES, "sigmoid", "softmax", "sigmoids", "one_vs_rest", "modified_huber")
 
 
@@ -141,7 +142,7 @@ class Metric:
 
     def _values(self, scores: Tensor, target: Tensor, output: Tensor | None = None) -> Tensor:
         """The values that the metric compares with targets, from scores in float64 or from the output of ``method``."""
-        if self.name in _RANKINGS:
+        if self.name in RANKING_METRICS:
             return self._ranks(scores, output)
         if self.name in ("accuracy", "f1"):
             return self._head.positions(scores) if output is None else output.reshape(-1).long()
@@ -164,7 +165,7 @@ def extra_methods(net: Any) -> Collection[str]:
 
 def _method(name: str, head: Head) -> str | None:
     """The method of the source whose predictions a metric compares; None for the loss."""
-    if name in _RANKINGS:
+    if name in RANKING_METRICS:
         first, second = "decision_function", "predict_proba"
         if head.task != "binary":
             first, second = second, first
@@ -177,7 +178,7 @@ def _pick(name: str | None, head: Head, extra: Collection[str]) -> str:
     if head.link not in _PROBABILITIES and "predict_proba" not in extra:
         fits = tuple(metric for metric in fits if metric != "log_loss")
     if head.is_pairwise and not {"predict_proba", "decision_function"} & {*extra}:
-        fits = tuple(metric for metric in fits if metric not in _RANKINGS)
+        fits = tuple(metric for metric in fits if metric not in RANKING_METRICS)
     if name is None and _has_labels_only(head, fits):
         return "accuracy"
     if name is None:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from windtunnel.modules.outputs.finite import Finite
-from windtunnel.program.program import IDS, NUMBERS, Program
+from windtunnel.program.program import IDS, NUMBERS, Program, slot_of
 from windtunnel.program.wiring import Node, Place, Source, Wiring
 
 NOT_FINITE = frozenset(("nan", "inf"))
@@ -56,14 +56,14 @@ def cleared_by_scores(program: Program, always_finite: Iterable[int] = ()) -> fr
 def slot_guards(program: Program, method: str) -> dict[tuple[int, int], frozenset[str]]:
     """The kinds of values that a method rejects in each column, by slot (0: the numbers) and place in it.
 
-    The slot of a step and ``OUTSIDE`` stand for the rows that the step rejects, of kind "outside": of a step with
-    custom rules, or with a computed input, as finite numbers of the rows may overflow in the steps before it.
+    A step whose rejections no column can express has the key (its slot, ``OUTSIDE``) and the kind "outside": one with
+    rules of its own, or one that reads computed columns, as finite numbers may overflow in the steps before it.
     """
     wiring, tracer = _tracer(program, ())
     nodes = [*wiring.nodes, *(node for name, node in wiring.method_nodes.items() if name == method)]
     checked = [nodes[position] for position in program.rejecting_steps(method)] + nodes[len(wiring.nodes) :]
     slots: dict[Source, int] = {NUMBERS: NUMBERS, IDS: IDS}
-    slots |= {node: 2 + position for position, node in enumerate(nodes)}
+    slots |= {node: slot_of(position) for position, node in enumerate(nodes)}
     guards: dict[tuple[int, int], frozenset[str]] = {}
     for node in checked:
         may_overflow = bool(node.rejects) and any(isinstance(source, Node) for source, _ in node.inputs)

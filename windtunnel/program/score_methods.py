@@ -9,7 +9,7 @@ from torch import Tensor
 
 from windtunnel.modules.base import Module
 from windtunnel.modules.tables.category_table import Identity
-from windtunnel.program.program import Program, ProgramStep, Take, last_slot
+from windtunnel.program.program import Program, ProgramStep, Take, last_slot, slot_of
 
 METHODS = ("decision_function", "predict", "predict_log_proba")
 """The methods that may follow the scores. ``predict_proba`` is left out: its step may get worse while the loss of the
@@ -50,7 +50,7 @@ def score_methods(program: Program) -> dict[str, list[int]]:
 def _copied_scores(program: Program) -> dict[tuple[int, int], int]:
     """The column of the scores at each place that identities copy to the end."""
     copied: dict[tuple[int, int], int] = {}
-    for slot, step in reversed([*enumerate(program.steps, start=2)]):
+    for slot, step in reversed([*enumerate(program.steps, start=slot_of(0))]):
         if not isinstance(step.module, Identity):
             continue
         for position, place in enumerate(step.places()):

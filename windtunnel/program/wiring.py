@@ -10,7 +10,7 @@ import torch
 
 from windtunnel.encode import RowEncoder
 from windtunnel.modules.base import Module
-from windtunnel.program.program import IDS, NUMBERS, Program, ProgramStep, takes_of
+from windtunnel.program.program import IDS, NUMBERS, Program, ProgramStep, slot_of, takes_of
 from windtunnel.program.records.origin import Origin
 
 NO_ORIGIN = Origin("", "")
@@ -93,7 +93,7 @@ class Wiring:
     def program(self) -> tuple[Program, list[Origin]]:
         """The program of the nodes, and the origins of its steps."""
         slots: dict[Source, int] = {NUMBERS: NUMBERS, IDS: IDS}
-        slots |= {node: 2 + position for position, node in enumerate(self.nodes)}
+        slots |= {node: slot_of(position) for position, node in enumerate(self.nodes)}
         steps = [_step(node, slots) for node in self.nodes]
         method_steps = {method: _step(node, slots) for method, node in self.method_nodes.items()}
         return Program(steps, method_steps), [node.origin for node in self.nodes]

@@ -104,12 +104,11 @@ def _train_by_recipe(run: FitRun) -> TrainedCandidates:
     if recipe.residual and recipe.joint:
         check_trainable(net)
         return _train_both(run)
-    cannot_test = run.data.validates_on_training_rows and is_trainable(net)
-    if not recipe.residual or cannot_test:
+    if not recipe.residual or (run.data.validates_on_training_rows and is_trainable(net)):
         return _train_untested_translation(run)
     trained = _train_residual(run)
     if isinstance(trained, NoResidual):
-        return _without_training(run, trained.reason) if trained.reason else _train_tested_translation(run)
+        return _without_training(run, trained.reason) if trained.possible else _train_tested_translation(run)
     return trained
 
 
@@ -169,12 +168,12 @@ def _train_tested_translation(run: FitRun) -> TrainedCandidates:
     net.replace_program(deepcopy(net.program))
     trained = _train_translation(run)
     before = trained.source or replace(trained.untrained, restores_program=True)
-    tuned = _tested_translation(run, source, trained)
+    tuned = _with_test(run, source, trained)
     candidates = [before, *([] if tuned is None else [tuned])]
     return TrainedCandidates(trained.metric, trained.training, candidates, trained.initial)
 
 
-def _tested_translation(run: FitRun, source: PipelineState, trained: TrainedTranslation) -> Candidate | None:
+def _with_test(run: FitRun, source: PipelineState, trained: TrainedTranslation) -> Candidate | None:
     """The trained translation, with its test against the source; None if no epoch was trained."""
     tuned = trained.tuned
     if tuned is None or tuned.rejected:
@@ -210,7 +209,7 @@ def _train_both(run: FitRun) -> TrainedCandidates:
 
     net.replace_program(deepcopy(net.program))
     trained = _train_translation(run)
-    tuned, training = _tested_translation(run, source, trained), trained.training
+    tuned, training = _with_test(run, source, trained), trained.training
     if tuned is not None:
         candidates.append(tuned)
         if not tuned.rejected and training.error is None:

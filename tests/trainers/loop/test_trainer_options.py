@@ -13,7 +13,6 @@ from sklearn.metrics import root_mean_squared_error
 from small_net import QUICK, TASKS, SmallNet, finetune, rows
 
 from windtunnel.errors import BadInput, InvalidOption
-from windtunnel.objectives.metrics import Metric
 from windtunnel.trainers.loop.best_checkpoint import BestCheckpoint
 from windtunnel.trainers.loop.devices import check_devices
 from windtunnel.trainers.loop.module import DataModule, FineTuning
@@ -155,6 +154,6 @@ def test_callbacks_see_each_validation_once() -> None:
 def test_an_epoch_without_validation_is_rejected() -> None:
     net = SmallNet(TASKS["binary"])
     with pytest.raises(BadInput, match="an epoch ended without validation"):
-        BestCheckpoint(net, Metric(None, net.head), None, None).on_train_epoch_end(
+        BestCheckpoint(FineTuning(net, Recipe())).on_train_epoch_end(  # type: ignore[arg-type]
             pl.Trainer(logger=False, enable_checkpointing=False), net
-        )  # type: ignore[arg-type]
+        )

@@ -17,7 +17,7 @@ from windtunnel.compiler.native.part import NativePart, TorchPart, checked_image
 from windtunnel.compiler.native.scorer import Scorer, scorer, values_of
 from windtunnel.compiler.native.text_columns import TextColumns
 from windtunnel.encode import CategoryColumn, RowEncoder, Rows
-from windtunnel.program.program import Program, ProgramStep, last_slot, position_of, steps_read
+from windtunnel.program.program import Program, ProgramStep, last_slot, position_of, slot_of, steps_read
 from windtunnel.program.scoring_pipeline import ScoringPipeline
 
 
@@ -94,7 +94,7 @@ class NativeEngine(ProgramEngine):
         wanted = {position_of(last)} if method_step is None else steps_read(method_step)
         wanted |= {position_of(slot) for slot in others if slot <= last}
         needed = wanted.union(*(self.program.upstream(steps[position]) for position in wanted))
-        slots = {2 + position: steps[position] for position in sorted(needed)}
+        slots = {slot_of(position): steps[position] for position in sorted(needed)}
         if method_step is not None:
             slots[last := last + 1] = method_step
         return slots, last

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
@@ -14,18 +13,16 @@ import pytorch_lightning as pl
 import torch
 from pytorch_lightning.callbacks import Checkpoint
 from pytorch_lightning.plugins.io import TorchCheckpointIO
-from torch import Tensor, nn
+from torch import Tensor
 
 from windtunnel.atomic_write import replacing
 from windtunnel.errors import BadInput, warn_caller
-from windtunnel.objectives.metrics import Metric
 from windtunnel.program.records.fit_record import AT_LIMIT
 from windtunnel.program.records.history import Epoch
 from windtunnel.trainers.data.encoded_loader import EncodedLoader
 from windtunnel.trainers.loop.evaluation import check_initial_value
 from windtunnel.trainers.loop.module import FineTuning
 from windtunnel.trainers.loop.training_plan import TrainingPlan
-from windtunnel.trainers.optimizers.visited_rows import VisitedRows
 from windtunnel.trainers.processes import check_steps
 
 CHECKPOINT = "last.ckpt"
@@ -44,28 +41,15 @@ class BestCheckpoint(Checkpoint):
     A checkpoint within an epoch, after ``every`` steps, records how many batches are done. A resumed run trains on the
     other batches, so the facts that determine their order must be the same.
 
-    Training stops after ``patience`` validations without a better one. ``tables`` maps parameters of the net to their
-    visited rows; these large tables are not copied.
+    Training stops after ``patience`` validations without a better one. Large tables that are trained by rows are not
+    copied.
     """
 
-    def __init__(
-        self,
-        net: nn.Module,
-        metric: Metric,
-        patience: int | None,
-        directory: Path | None,
-        *,
-        by_loss: bool = False,
-        every: int | None = None,
-        tables: Mapping[str, VisitedRows] | None = None,
-    ) -> None:
-        self.net = net
-        self.metric = metric
-        self.patience = patience
+    def __init__(self, module: FineTuning, directory: Path | None = None, every: int | None = None) -> None:
+        self.net, self.metric, self.tables = module.net, module.metric, module.tables
+        self.patience, self.by_loss = module.recipe.patience, module.recipe.epoch_by_loss
         self.directory = directory
-        self.by_loss = by_loss
         self.every = every
-        self.tables = dict(tables or {})
         self.epochs: list[Epoch] = []
         self.best_epoch = 0
         self.best_metric = math.nan

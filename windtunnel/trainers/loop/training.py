@@ -78,13 +78,10 @@ def train(
     error: BaseException | None = None
     with quiet():
         data.place(trainer.strategy.root_device)
-        directory, every = checkpoints.directory, checkpoints.every
-        best = BestCheckpoint(
-            net, module.metric, recipe.patience, directory, by_loss=recipe.epoch_by_loss, every=every, tables=tables
-        )
+        best = BestCheckpoint(module, checkpoints.directory, checkpoints.every)
         # Ours come first, so that they see the weights before other callbacks change them. BestCheckpoint keeps the
         # averaged weights of a validation, so it comes before WeightAverage, which restores the trained ones.
-        callbacks = [best, Termination(), *([] if recipe.ema is None else [WeightAverage(net, recipe.ema, tables)])]
+        callbacks = [best, Termination(), *([] if recipe.ema is None else [WeightAverage(module, recipe.ema)])]
         if trainer.progress_bar_callback is None:
             callbacks.append(EpochProgress(best, plan))
         try:

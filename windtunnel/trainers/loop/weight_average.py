@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import pytorch_lightning as pl
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from windtunnel.trainers.optimizers.visited_rows import VisitedRows
+from windtunnel.trainers.loop.module import FineTuning
 
 
 class WeightAverage(pl.Callback):
@@ -21,13 +20,12 @@ class WeightAverage(pl.Callback):
     the trained weights before metrics are logged, so that ``BestCheckpoint`` would keep those. And it copies the whole
     module with its frozen tables.
 
-    ``tables`` maps parameters of the net to their visited rows; these large tables average their rows themselves.
+    Large tables that are trained by rows average these themselves.
     """
 
-    def __init__(self, net: nn.Module, decay: float, tables: Mapping[str, VisitedRows] | None = None) -> None:
-        self.net = net
+    def __init__(self, module: FineTuning, decay: float) -> None:
+        self.net, self.tables = module.net, module.tables
         self.decay = decay
-        self.tables = dict(tables or {})
         self._weights: list[Tensor] = []  # collected once: walking the modules takes as long as a step of the average
         self._average: list[Tensor] = []
         self._current: list[Tensor] = []

@@ -54,6 +54,11 @@ class Candidate:
     installed: Evaluation | None = None  # loss and metric of ``installed_part``, where it was about to be installed
     is_replaced: bool = False  # whether it is rejected because the boosted residual takes its place
 
+    @property
+    def shown(self) -> Evaluation | Candidate:
+        """Has the loss and the metric to report: those of ``installed_part``, where it was about to be installed."""
+        return self if self.installed is None else self.installed
+
     def scores_of_part(self, pipeline: InitScorer, numbers: Tensor, ids: Tensor) -> Tensor:
         """Scores ``[N, K]`` of encoded rows: those of the pipeline, and ``installed_part`` of what changes them."""
         rows, of_pipeline = Batch(numbers, ids), pipeline.scores(numbers, ids)
@@ -82,8 +87,8 @@ def candidate_results(candidates: Sequence[Candidate], best: Candidate, metric: 
     return [
         CandidateResult(
             name=candidate.name,
-            metric=candidate.metric if candidate.installed is None else candidate.installed.metric,
-            loss=candidate.loss if candidate.installed is None else candidate.installed.loss,
+            metric=candidate.shown.metric,
+            loss=candidate.shown.loss,
             gain=None if candidate.test is None else candidate.test.gain,
             standard_error=None if candidate.test is None else candidate.test.standard_error,
             kept=candidate is best,

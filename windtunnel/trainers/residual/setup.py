@@ -58,7 +58,8 @@ class ResidualSetup:
 class NoResidual:
     """That there is no residual model to train."""
 
-    reason: str  # why the rows give none; empty where the translation or the loss takes none
+    reason: str
+    possible: bool = True  # whether the translation and the loss take one, so that the rows give the reason
 
 
 def residual_base_for_loss(net: TranslatedPipeline, recipe: Recipe) -> ResidualBase | None:
@@ -79,7 +80,7 @@ def prepare_residual(net: TranslatedPipeline, data: DataModule, recipe: Recipe) 
     """
     base = residual_base_for_loss(net, recipe)
     if base is None:
-        return NoResidual("")
+        return NoResidual("the translation or its loss takes no residual model", possible=False)
     if data.validates_on_training_rows:
         return NoResidual("without validation rows no residual model can be tested")
     generator = torch.Generator().manual_seed(recipe.seed)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from windtunnel.objectives.losses import Loss
-from windtunnel.objectives.metrics import Metric
+from windtunnel.objectives.metrics import RANKING_METRICS, Metric
 from windtunnel.objectives.row_blocks import balanced_order
 from windtunnel.program.records.fit_record import NEEDS_MORE_ROWS
 from windtunnel.trainers.data.labelled_rows import LabelledRows, Targets
@@ -23,8 +23,6 @@ GROUPS = 100
 """Groups of rows whose mean losses give the standard error."""
 METRIC_GROUPS = 20
 """Groups of rows whose metrics give the standard error of the metric."""
-RANKING_METRICS = ("auroc", "average_precision")
-"""Metrics that compare rows with each other."""
 CORRELATED = 1.3
 """Neighbouring rows count as correlated if grouping them makes the standard error this many times larger. Without
 correlation the ratio of two standard errors from 100 groups is 1 with a standard deviation of 0.1."""
