@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from windtunnel.modules.linear.multilayer import MultilayerPerceptron
 from windtunnel.modules.linear.residual_model import ResidualModel, ResidualSum
 from windtunnel.program.program import Program, position_of
 from windtunnel.program.score_methods import program_before
@@ -22,10 +21,12 @@ class BoostedSteps:
     weight: float  # of the pipeline's scores in the sum with those of trees and network
 
     @classmethod
-    def between(cls, pipeline: int, total: int, steps: Sequence[Any]) -> BoostedSteps:
-        """The steps after the last one of a pipeline, and before their weighted sum with its scores."""
-        network = pipeline + 3 if isinstance(steps[pipeline + 3].module, MultilayerPerceptron) else None
-        return cls(pipeline + 1, pipeline + 2, network, steps[total].module.weight)
+    def of(cls, total: Any, steps: Sequence[Any]) -> BoostedSteps:
+        """The steps whose scores the step ``total`` adds to those of a pipeline."""
+        trees, network = _added(total), None
+        if isinstance(steps[trees].module, ResidualSum):
+            trees, network = _summand(steps[trees]), _added(steps[trees])
+        return cls(_summand(steps[trees]), trees, network, total.module.weight)
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,7 @@ class InstalledResiduals:
     The second and the third part are missing where ``fit`` kept none. ``trainers.residual.installation`` appends them.
     """
 
-    pipeline_steps: int
+    pipeline: int  # the position of the step that gives the pipeline's scores
     boosted: BoostedSteps | None
     residual: int | None  # the position of the residual model
 
@@ -51,12 +52,11 @@ class InstalledResiduals:
         """Those of a program."""
         steps: Any = program.steps
         boosted, residual, last = None, None, len(steps) - 1
-        if isinstance(steps[last].module, ResidualSum) and isinstance(steps[last - 1].module, ResidualModel):
-            residual, last = last - 1, _summand(steps[last])
+        if isinstance(steps[last].module, ResidualSum) and isinstance(steps[_added(steps[last])].module, ResidualModel):
+            residual, last = _added(steps[last]), _summand(steps[last])
         if isinstance(steps[last].module, ResidualSum):
-            pipeline = _summand(steps[last])
-            boosted, last = BoostedSteps.between(pipeline, last, steps), pipeline
-        return cls(last + 1, boosted, residual)
+            boosted, last = BoostedSteps.of(steps[last], steps), _summand(steps[last])
+        return cls(last, boosted, residual)
 
     def __bool__(self) -> bool:
         """Whether there are any."""
@@ -69,11 +69,16 @@ class InstalledResiduals:
 
 
 def _summand(step: Any) -> int:
-    """The position of the step whose scores a sum adds others to."""
+    """The position of the step that a step reads first: of a sum, the scores that it adds others to."""
     return position_of(step.takes[0].slot)
+
+
+def _added(step: Any) -> int:
+    """The position of the step whose scores a sum adds."""
+    return position_of(step.takes[len(step.takes) - 1].slot)
 
 
 def without_residuals(program: Program) -> Program | None:
     """The pipeline of a program with residual models; None for a program without any."""
     installed = InstalledResiduals.of(program)
-    return program_before(program, installed.pipeline_steps) if installed else None
+    return program_before(program, installed.pipeline + 1) if installed else None

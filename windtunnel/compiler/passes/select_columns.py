@@ -15,6 +15,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain
 
+from windtunnel.modules.linear.residual_model import ResidualSum
 from windtunnel.modules.tables.category_table import Identity
 from windtunnel.program.non_finite import NOT_FINITE, Guard, NonFiniteTracer
 from windtunnel.program.records.origin import Origin
@@ -37,6 +38,9 @@ class _ColumnSelection:
         self.wiring, self.widths, self.tracer = wiring, widths, tracer
         self.rejected_anyway = _rejected_anyway(wiring, tracer)
         self.output_nodes = {wiring.nodes[-1], *wiring.method_nodes.values()}
+        # A residual model is added to the output of one node, which stays, also if it only joins the scores of others.
+        sums = [node for node in wiring.nodes if isinstance(node.module, ResidualSum)]
+        self.joined_scores = {source for node in sums for source, _ in node.inputs}
         self.used: dict[Source, set[int]] = defaultdict(set)
         self.passed_on: dict[Place, Place] = {}
         """Columns of removed nodes -> the columns that they passed on."""
@@ -72,7 +76,8 @@ class _ColumnSelection:
     def _remove(self, node: Node) -> bool:
         """Remove a node that is unused or an identity, if other nodes can make its checks; whether it was removed."""
         used = self.used[node]
-        if node in self.output_nodes or node.rejects_finite() or (used and not isinstance(node.module, Identity)):
+        passes_on = isinstance(node.module, Identity) and node not in self.joined_scores
+        if node in self.output_nodes or node.rejects_finite() or (used and not passes_on):
             return False
         if not self._move_checks(node, self.tracer.rejected(node)):
             return False

@@ -80,7 +80,7 @@ class MovableValues:
         codes = step.module.codes(net.run_in_slices(partial(net.program.inputs_of, installed.residual), rows))
         ids: list[int] = next((take.columns.tolist() for take in step.takes if take.slot == IDS), [])
         tables = _table_groups(step.module, codes, ids, positions_of_new_categories(net))
-        pipeline = installed.pipeline_steps - 1, installed.pipeline_weight
+        pipeline = installed.pipeline, installed.pipeline_weight
         boosted = [] if installed.boosted is None else [(installed.boosted.trees, 1.0)]
         leaves = [BoostedLeaves.of(net, *step_and_weight, rows) for step_and_weight in (pipeline, *boosted)]
         forest = ForestLeaves.of(net, *pipeline, rows)

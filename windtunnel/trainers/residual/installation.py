@@ -81,6 +81,7 @@ def mark_initial_residual_weights(net: TranslatedPipeline) -> None:
     """Take the present weights as the initial ones, and 0 for those of the residual model that the program ends in."""
     net.mark_initial_weights()
     position = InstalledResiduals.of(net.program).residual
+    assert position is not None  # the caller has installed one
     for name in ("weight", "factors", "cross"):
         net.initial_weights.set_zero(f"steps.{position}.module.{name}")
 
