@@ -14,12 +14,14 @@ from sklearn.ensemble import GradientBoostingClassifier, HistGradientBoostingReg
 from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.multioutput import MultiOutputRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, StandardScaler
 from sklearn.svm import SVC
 
 import windtunnel
 from windtunnel.errors import BadInput
+from windtunnel.program.installed_residuals import InstalledResiduals
 from windtunnel.program.translated import TranslatedPipeline
 
 with warnings.catch_warnings():
@@ -312,6 +314,22 @@ def test_several_classes_have_a_row_and_a_bar_for_each() -> None:
     pyplot.close("all")
     with pytest.raises(BadInput, match="output='x'; there are '0', '1', '2'"):
         explanation.plot(row=0, output="x")
+
+
+def test_residual_models_behind_scores_that_are_joined() -> None:
+    """Compiled, the scores of both targets would otherwise go into the sum with the residual model one by one."""
+    random = np.random.default_rng(0)
+    X = random.normal(size=(6000, 3)).round(1)
+    y = np.column_stack([np.where(X[:, 1] * X[:, 2] > 0, 2.0, 0.0) + X[:, 0], X[:, 1]])
+    net = windtunnel.translate(MultiOutputRegressor(Ridge()).fit(X, y))
+    net.fit((X[:4000], y[:4000]), (X[4000:], y[4000:]), progress=False, accelerator="cpu")
+    assert InstalledResiduals.of(net.program)
+    compiled = windtunnel.compile(net)
+    for explanation in (net.explain(X[:20]), compiled.explain(X[:20])):
+        sums = explanation.base + explanation.values.sum(axis=1)
+        np.testing.assert_allclose(sums, net.scores(X[:20]), rtol=1e-5, atol=1e-5)
+    compiled.fit((X[:4000], y[:4000]), (X[4000:], y[4000:]), progress=False, accelerator="cpu")
+    assert len(compiled.program.steps) <= len(net.program.steps) + 1
 
 
 def test_scores_of_pairs_of_classes_are_named_so() -> None:

@@ -17,8 +17,7 @@ from windtunnel.program.head import Head
 from windtunnel.program.installed_residuals import InstalledResiduals
 from windtunnel.program.program import slot_of
 from windtunnel.program.raw_columns import RawColumns
-from windtunnel.program.terms.boosted_terms import BoostedTerms, boosted_terms
-from windtunnel.program.terms.residual_terms import ResidualTerms, residual_terms
+from windtunnel.program.terms.installed_terms import installed_terms
 from windtunnel.program.translated import TranslatedPipeline
 
 
@@ -38,39 +37,32 @@ def explain(net: TranslatedPipeline, rows: Rows, background: Rows | None = None,
         raise BadInput("got 0 rows; at least 1 is needed to explain.")
     net.scores(encoded)  # raises for what ``predict`` rejects
     raw, compared = RawColumns.of(net), None if background is None else _background_rows(net, background)
-    pipeline, boosted, residual = _parts(net, raw)
-    of_columns = pipeline.contributions(encoded, partial(_background, net, encoded, compared), samples)
-    if boosted is not None:
-        of_columns = of_columns.times(boosted.steps.weight)
-    terms: list[tuple[int, ...]] = [(column,) for column in range(len(raw.names))]
-    values, base, method = of_columns.values, of_columns.base, of_columns.method
-    if boosted is not None or residual is not None:
-        method = f"pipeline: {method}"
-    if boosted is not None:
-        added, start = boosted.of_rows(encoded)
-        values, terms = _join(values, terms, added, boosted.columns)
-        base, method = base + start, f"{method}; boosted residual: {boosted.method}"
-    if residual is not None:
-        values, terms = _join(values, terms, residual.of_rows(encoded), residual.columns)
-        method = f"{method}; residual model: exact, the rows of its tables"
+    of_columns = _of_pipeline(net, raw).contributions(encoded, partial(_background, net, encoded, compared), samples)
+    of_columns = of_columns.times(InstalledResiduals.of(net.program).pipeline_weight)
+    columns: list[tuple[int, ...]] = [(column,) for column in range(len(raw.names))]
+    values, base, methods = of_columns.values, of_columns.base, [("pipeline", of_columns.method)]
+    for terms in installed_terms(net, raw):
+        added, start = terms.of_rows(encoded)
+        values, columns = _join(values, columns, added, terms.columns)
+        base = base + start
+        methods.append((terms.KIND, terms.method))
     return Explanation(
         values=values,
         base=base,
-        columns=tuple(tuple(raw.names[column] for column in columns) for columns in terms),
+        columns=tuple(tuple(raw.names[column] for column in each) for each in columns),
         data=raw.values(net.encoder, rows, encoded),
         outputs=_outputs(net.head, len(of_columns.base)),
         unit=net.head.unit,
-        method=method,
-        standard_error=_standard_error(of_columns, len(terms)),
+        method="; ".join(map(": ".join, methods)) if len(methods) > 1 else of_columns.method,
+        standard_error=_standard_error(of_columns, len(columns)),
     )
 
 
-def _parts(net: TranslatedPipeline, raw: RawColumns) -> tuple[ScorePart, BoostedTerms | None, ResidualTerms | None]:
-    """The scores of the pipeline, and the terms of the boosted residual and of the residual model."""
+def _of_pipeline(net: TranslatedPipeline, raw: RawColumns) -> ScorePart:
+    """The scores of the pipeline, without those of residual models."""
     width = net.run_in_slices(net.program, net.encoder.zeros(1)).shape[1]
-    slot = slot_of(InstalledResiduals.of(net.program).pipeline_steps - 1)
-    pipeline = ScorePart(net, raw, slot, list(range(width)))
-    return pipeline, boosted_terms(net, raw), residual_terms(net.program, raw)
+    slot = slot_of(InstalledResiduals.of(net.program).pipeline)
+    return ScorePart(net, raw, slot, list(range(width)))
 
 
 def _background_rows(net: TranslatedPipeline, background: Rows) -> Background:

@@ -13,8 +13,9 @@ from windtunnel.objectives.losses import Loss
 from windtunnel.program.program import NUMBERS
 from windtunnel.program.raw_columns import RawColumns
 from windtunnel.program.records.fit_details import Calibration, CellSummary, Reliability, TermSummary
-from windtunnel.program.terms.boosted_terms import BoostedTerms, boosted_terms
-from windtunnel.program.terms.residual_terms import ResidualTerms, residual_terms
+from windtunnel.program.terms.boosted_terms import BoostedTerms
+from windtunnel.program.terms.installed_terms import installed_terms
+from windtunnel.program.terms.terms import Terms
 from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.trainers.data.labelled_rows import LabelledRows
 
@@ -57,16 +58,12 @@ def summarise_terms(net: TranslatedPipeline, train: LabelledRows, valid: Labelle
 
     Those of a boosted residual are computed on ``SAMPLE`` rows, as its Shapley values take time.
     """
-    raw, summaries = RawColumns.of(net), []
-    if (terms := residual_terms(net.program, raw)) is not None:
-        of_train, of_valid = terms.of_rows(train.rows), terms.of_rows(valid.rows)
-        codes = terms.coded.codes(train.rows)
-        summaries += TermsOfRows(net, raw, terms, valid, of_train, of_valid, codes, codes).summaries(loss)
-    if (boosted := boosted_terms(net, raw)) is not None:
-        all_codes, train, valid = boosted.coded.codes(train.rows), sample(train), sample(valid)
-        (of_train, _), (of_valid, _) = boosted.of_rows(train.rows), boosted.of_rows(valid.rows)
-        codes = boosted.coded.codes(train.rows)
-        summaries += TermsOfRows(net, raw, boosted, valid, of_train, of_valid, codes, all_codes).summaries(loss)
+    raw, summaries = RawColumns.of(net), list[tuple[float, TermSummary]]()
+    for terms in installed_terms(net, raw):
+        few = isinstance(terms, BoostedTerms)
+        some_train, some_valid = (sample(rows) if few else rows for rows in (train, valid))
+        contributions = TermsOfRows.of(net, raw, terms, some_train, some_valid, terms.coded.codes(train.rows))
+        summaries += contributions.summaries(loss)
     largest = max((size for size, _ in summaries), default=0.0)
     strong = sorted((each for each in summaries if each[0] >= LEAST * largest), key=lambda each: -each[0])
     return [summary for _, summary in strong[:TERMS]]
@@ -84,12 +81,26 @@ class TermsOfRows:
 
     net: TranslatedPipeline
     raw: RawColumns
-    terms: ResidualTerms | BoostedTerms
+    terms: Terms
     valid: LabelledRows
     of_train: NDArray[np.float64]
     of_valid: NDArray[np.float64]
     codes: NDArray[np.int64]  # ``[N, inputs]``, of the same training rows
     all_codes: NDArray[np.int64]  # of all training rows
+
+    @classmethod
+    def of(
+        cls,
+        net: TranslatedPipeline,
+        raw: RawColumns,
+        terms: Terms,
+        train: LabelledRows,
+        valid: LabelledRows,
+        all_codes: NDArray[np.int64],
+    ) -> TermsOfRows:
+        """The contributions to the scores of these training and validation rows."""
+        (of_train, _), (of_valid, _) = terms.of_rows(train.rows), terms.of_rows(valid.rows)
+        return cls(net, raw, terms, valid, of_train, of_valid, terms.coded.codes(train.rows), all_codes)
 
     def summaries(self, loss: Loss) -> list[tuple[float, TermSummary]]:
         """The strongest terms, each behind its mean contribution."""
