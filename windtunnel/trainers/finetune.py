@@ -21,8 +21,8 @@ from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.trainers.data.labelled_rows import LabelledRows
 from windtunnel.trainers.fit_details import calibration, reliability, summarise_terms
 from windtunnel.trainers.loop.checkpoints import CheckpointOptions
+from windtunnel.trainers.loop.data_module import DataModule
 from windtunnel.trainers.loop.evaluation import Evaluation, evaluate
-from windtunnel.trainers.loop.module import DataModule
 from windtunnel.trainers.loop.trainer_options import TrainerOptions
 from windtunnel.trainers.recipe import Recipe
 from windtunnel.trainers.residual.candidates import Candidate, candidate_results, select, value_of
@@ -160,7 +160,7 @@ def _terms(
     net: TranslatedPipeline, data: DataModule, validation: LabelledRows | None, recipe: Recipe
 ) -> list[TermSummary]:
     """The strongest terms of the residual models, where training and validation rows are in memory."""
-    if validation is None or data.encoded_rows is None or not InstalledResiduals.of(net.program):
+    if validation is None or data.train.rows is None or not InstalledResiduals.of(net.program):
         return []
     loss = average_over_blocks(explain_failures(loss_for(recipe.loss, net.head)))
     return summarise_terms(net, LabelledRows.of(data.train.collect(MAX_ROWS)), validation, loss)

@@ -15,8 +15,8 @@ from windtunnel.program.score_methods import score_rules
 from windtunnel.program.softening import soften, trainable_when_soft
 from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.trainers.data.labelled_rows import LabelledRows
+from windtunnel.trainers.loop.data_module import DataModule
 from windtunnel.trainers.loop.evaluation import evaluate_program
-from windtunnel.trainers.loop.module import DataModule
 from windtunnel.trainers.loop.training import TrainingResult
 from windtunnel.trainers.recipe import Recipe
 from windtunnel.trainers.residual.candidates import Candidate

@@ -26,8 +26,8 @@ from windtunnel.trainers.joint_training import (
     source_candidate,
 )
 from windtunnel.trainers.loop.checkpoints import CheckpointOptions
+from windtunnel.trainers.loop.data_module import DataModule
 from windtunnel.trainers.loop.evaluation import check_initial_value, evaluate_program
-from windtunnel.trainers.loop.module import DataModule
 from windtunnel.trainers.loop.trainer_options import TrainerOptions
 from windtunnel.trainers.loop.training import TrainingResult, train as train_module
 from windtunnel.trainers.recipe import Recipe

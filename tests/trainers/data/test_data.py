@@ -27,8 +27,8 @@ from windtunnel.trainers.data.encoding import encode_item
 from windtunnel.trainers.data.labelled_rows import Targets
 from windtunnel.trainers.data.loader import loader
 from windtunnel.trainers.data.loader_adapter import LoaderAdapter
+from windtunnel.trainers.loop.data_module import DataModule, Loaders
 from windtunnel.trainers.loop.evaluation import evaluate_scores
-from windtunnel.trainers.loop.module import DataModule, Loaders
 from windtunnel.trainers.recipe import Recipe
 
 

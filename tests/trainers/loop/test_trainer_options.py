@@ -14,8 +14,9 @@ from small_net import QUICK, TASKS, SmallNet, finetune, rows
 
 from windtunnel.errors import BadInput, InvalidOption
 from windtunnel.trainers.loop.best_checkpoint import BestCheckpoint
+from windtunnel.trainers.loop.data_module import DataModule
 from windtunnel.trainers.loop.devices import check_devices
-from windtunnel.trainers.loop.module import DataModule, FineTuning
+from windtunnel.trainers.loop.module import FineTuning
 from windtunnel.trainers.loop.trainer_options import TrainerOptions
 from windtunnel.trainers.recipe import Recipe
 

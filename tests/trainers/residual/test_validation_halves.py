@@ -14,7 +14,7 @@ from sklearn.metrics import roc_auc_score
 
 import windtunnel
 from windtunnel.trainers.loop.checkpoints import CheckpointOptions
-from windtunnel.trainers.loop.module import DataModule
+from windtunnel.trainers.loop.data_module import DataModule
 from windtunnel.trainers.loop.trainer_options import TrainerOptions
 from windtunnel.trainers.loop.training import TrainingResult, train
 from windtunnel.trainers.recipe import Recipe

@@ -1,12 +1,10 @@
-"""The LightningModule and the LightningDataModule of fine-tuning."""
+"""The LightningModule of fine-tuning."""
 
 from __future__ import annotations
 
 import contextlib
 import math
 from collections.abc import Callable, Mapping
-from copy import copy
-from dataclasses import replace
 from typing import Any
 
 import pytorch_lightning as pl
@@ -15,15 +13,10 @@ from torch import Tensor, nn
 from torch.optim import SGD, Adam, AdamW, Optimizer
 from torch.optim.lr_scheduler import LambdaLR
 
-from windtunnel.encode import Batch
-from windtunnel.errors import BadInput, warn_caller
+from windtunnel.errors import BadInput
 from windtunnel.modules.base import Module
 from windtunnel.objectives.losses import loss_for
 from windtunnel.program.translated import TranslatedPipeline
-from windtunnel.progress import announce
-from windtunnel.trainers.data.encoded_loader import EncodedLoader
-from windtunnel.trainers.data.encoded_rows import EncodedRows, LazilyEncodedRows
-from windtunnel.trainers.data.fit_input import FitInput
 from windtunnel.trainers.loop.compiled import check_accumulation, check_tables, compiled, explained
 from windtunnel.trainers.optimizers.row_adam import RowAdam
 from windtunnel.trainers.optimizers.visited_rows import VisitedRows
@@ -185,98 +178,3 @@ class FineTuning(pl.LightningModule):
     def _pop(self, name: str) -> Tensor | float:
         total, count = sum_processes(*self._sums.pop(name, (math.nan, 1.0)))
         return total / count
-
-
-class Loaders(pl.LightningDataModule):
-    """Training and validation rows as loaders of encoded batches."""
-
-    def __init__(self, train: EncodedLoader, valid: EncodedLoader) -> None:
-        super().__init__()
-        self.train, self.valid = train, valid
-
-    def train_dataloader(self) -> EncodedLoader:
-        """The training batches."""
-        return self.train
-
-    def val_dataloader(self) -> EncodedLoader:
-        """The validation batches, in order."""
-        return self.valid
-
-    def to(self, device: torch.device) -> None:
-        """Move rows in memory to a device, once for all epochs."""
-        self.train, self.valid = self.train.to(device), self.valid.to(device)
-
-    def place(self, device: torch.device) -> None:
-        """Move rows in memory to a GPU if they take under a quarter of its free memory; else pin their batches."""
-        if device.type != "cuda":
-            return
-        if self.train.nbytes + self.valid.nbytes < torch.cuda.mem_get_info(device)[0] / 4:
-            self.to(device)
-            return
-        self.train.pin()
-        self.valid.pin()
-
-
-class DataModule(Loaders):
-    """Training and validation rows, encoded.
-
-    Without validation rows, a part of the training rows is held out if they are in memory: ``(X, y)``, a
-    ``windtunnel.loader``, or a loader whose rows fit in ``loader_memory``. For larger loaders, and for too few rows to
-    hold any out, training rows are the validation rows. With several processes that train together, a loader yields the
-    rows of its process, and is read in each epoch.
-    """
-
-    def __init__(
-        self, net: TranslatedPipeline, train: Any, valid: Any = None, recipe: Recipe | None = None, processes: int = 1
-    ) -> None:
-        recipe, processes = recipe or Recipe(), max(processes, world())
-        rows = FitInput(net, recipe, "train", train, processes, validated=valid is not None).encoded()
-        rows.check_classes(net)
-        if valid is not None:
-            valid_rows = FitInput(net, recipe, "valid", valid, processes).encoded()
-            self.validated_on = "validation rows"
-            if _are_same(rows, valid_rows):
-                announce(
-                    "fit: the validation rows are the training rows, which the source has seen; what is selected on "
-                    "them may be worse on new rows. Give other rows as valid=, or leave it out."
-                )
-        elif (split := rows.hold_out(recipe.validation_fraction, recipe.seed)) is not None:
-            rows, valid_rows = split
-            self.validated_on = "held-out rows"
-        else:
-            valid_rows = rows
-            self.validated_on = "training rows"
-            if isinstance(rows, EncodedRows):  # FitInput warns of loaders
-                warn_caller(
-                    f"{rows.size} rows are too few to hold some out: fit validates on training rows, and trains no "
-                    "residual model. Give validation rows as valid=.",
-                )
-        super().__init__(rows, valid_rows.in_order())
-        self._is_batched = isinstance(train, EncodedRows)  # by the caller
-        self.train = self.batched(recipe).train
-
-    def batched(self, recipe: Recipe) -> DataModule:
-        """The same rows, the training rows in the batches of a recipe; as they are if the caller made the batches."""
-        if self._is_batched or not isinstance(self.train, EncodedRows):
-            return self
-        data = copy(self)
-        data.train = replace(self.train, batch_size=recipe.rows_per_step(self.train.size))
-        return data
-
-    @property
-    def validates_on_training_rows(self) -> bool:
-        """Whether there are no other rows, so that no gain can be tested."""
-        return self.validated_on == "training rows"
-
-    @property
-    def encoded_rows(self) -> Batch | None:
-        """Encoded training rows in memory; None if they are streamed, or encoded batch by batch."""
-        return None if isinstance(self.train, LazilyEncodedRows) else self.train.rows
-
-
-def _are_same(train: EncodedLoader, valid: EncodedLoader) -> bool:
-    """Whether two loaders have the same rows in memory, in the same order."""
-    if not (isinstance(train, EncodedRows) and isinstance(valid, EncodedRows)) or train.target is None:
-        return False
-    pairs = [(train.target, valid.target), *zip(train.rows, valid.rows, strict=True)]
-    return all(other is not None and torch.equal(one.nan_to_num(), other.nan_to_num()) for one, other in pairs)

@@ -21,10 +21,11 @@ from windtunnel.modules.tables.large_tables import large_tables
 from windtunnel.program.records.history import Epoch
 from windtunnel.trainers.loop.best_checkpoint import CHECKPOINT, BestCheckpoint, LocalCheckpointIO
 from windtunnel.trainers.loop.checkpoints import CheckpointOptions, as_bad_file, resume
+from windtunnel.trainers.loop.data_module import Loaders
 from windtunnel.trainers.loop.devices import ignore_process_warnings
 from windtunnel.trainers.loop.dropout import dropout_at
 from windtunnel.trainers.loop.epoch_progress import EpochProgress
-from windtunnel.trainers.loop.module import FineTuning, Loaders
+from windtunnel.trainers.loop.module import FineTuning
 from windtunnel.trainers.loop.quiet import quiet
 from windtunnel.trainers.loop.termination import Termination
 from windtunnel.trainers.loop.trainer_options import TrainerOptions

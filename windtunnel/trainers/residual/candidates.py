@@ -14,8 +14,8 @@ from windtunnel.objectives.metrics import Metric
 from windtunnel.objectives.row_blocks import average_over_blocks
 from windtunnel.program.records.history import CandidateResult
 from windtunnel.program.translated import TranslatedPipeline
+from windtunnel.trainers.loop.data_module import DataModule
 from windtunnel.trainers.loop.evaluation import Evaluation, evaluate, evaluate_program, evaluate_scores
-from windtunnel.trainers.loop.module import DataModule
 from windtunnel.trainers.recipe import Recipe
 from windtunnel.trainers.residual.boosted.fit_boosted import BoostedResidual
 from windtunnel.trainers.residual.init_scores import InitScorer

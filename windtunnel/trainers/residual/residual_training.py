@@ -12,8 +12,8 @@ from windtunnel.objectives.losses import CustomLoss, Loss
 from windtunnel.progress import Phase, show_progress
 from windtunnel.trainers.data.encoded_rows import EncodedRows
 from windtunnel.trainers.loop.checkpoints import CheckpointOptions
+from windtunnel.trainers.loop.data_module import Loaders
 from windtunnel.trainers.loop.evaluation import evaluate
-from windtunnel.trainers.loop.module import Loaders
 from windtunnel.trainers.loop.trainer_options import TrainerOptions
 from windtunnel.trainers.loop.training import TrainingResult, train
 from windtunnel.trainers.processes import world

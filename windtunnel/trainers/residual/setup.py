@@ -16,7 +16,7 @@ from windtunnel.program.score_methods import score_rules
 from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.trainers.data.encoded_loader import EncodedLoader
 from windtunnel.trainers.data.labelled_rows import LabelledRows
-from windtunnel.trainers.loop.module import DataModule, Loaders
+from windtunnel.trainers.loop.data_module import DataModule, Loaders
 from windtunnel.trainers.recipe import Recipe
 from windtunnel.trainers.residual.column_coder import ColumnCoder
 from windtunnel.trainers.residual.init_scores import InitScorer, split_scores
