@@ -5,6 +5,7 @@ import sys
 import warnings
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
+from numbers import Integral
 from pathlib import Path
 from types import FrameType
 
@@ -68,6 +69,11 @@ def nearest(name: str, accepted: Iterable[str], other_names: Mapping[str, str] |
     suggestion = {**initials, **(other_names or {})}.get(name)
     close = [suggestion] if suggestion else get_close_matches(name, names, n=1)
     return f"did you mean {close[0]}?" if close else f"choose from {', '.join(names)}"
+
+
+def is_whole_number(value: object, least: int) -> bool:
+    """Whether a value is a whole number from ``least`` up, of Python or NumPy; True and False are none."""
+    return isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= least
 
 
 def join_some(texts: Iterable[str], limit: int = 12) -> str:

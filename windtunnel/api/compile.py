@@ -14,7 +14,7 @@ from windtunnel.compiler.backends import BACKENDS, engine, native_engine, tree_r
 from windtunnel.compiler.passes import simplify
 from windtunnel.compiler.strategies import STRATEGIES, convert_trees
 from windtunnel.encode import Rows
-from windtunnel.errors import InvalidOption
+from windtunnel.errors import InvalidOption, is_whole_number
 from windtunnel.program.translate_options import check_calibration_rows
 
 DTYPES = {"float64": torch.float64, "float32": torch.float32}
@@ -87,6 +87,7 @@ def compile(
         The backend cannot run a step, or gives other outputs.
     """
     precision = _check_compile(backend, strategy, batch_size, dtype, tune=tune)
+    batch_size = None if batch_size is None else int(batch_size)
     check_calibration_rows(calibrate)
     if isinstance(pipeline, Translation):
         net = _frozen_copy(pipeline, precision if dtype is not None else None)
@@ -137,7 +138,7 @@ def _check_compile(backend: str, strategy: str, batch_size: int | None, dtype: A
     if backend == "native" and (strategy != "auto" or tune):
         given = f"strategy={strategy!r} and tune={tune} for backend='native'"
         wrong.append(f"{given}, which has its own forms of trees; leave both out")
-    if batch_size is not None and (not isinstance(batch_size, int) or batch_size < 1):
+    if batch_size is not None and not is_whole_number(batch_size, 1):
         wrong.append(f"batch_size={batch_size!r}; accepted are whole numbers from 1 up and None")
     name = "float64" if dtype is None else str(np.dtype(dtype) if isinstance(dtype, type) else dtype)
     if (name := name.removeprefix("torch.")) not in DTYPES:

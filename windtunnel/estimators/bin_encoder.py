@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from numbers import Integral
 from typing import Any, Self
 
 import numpy as np
@@ -12,7 +11,7 @@ from scipy import sparse
 from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted, validate_data
 
-from windtunnel.errors import BadInput, InvalidOption
+from windtunnel.errors import BadInput, InvalidOption, is_whole_number
 from windtunnel.estimators.two_hot import TwoHotEncoder
 
 MISSING = "missing"
@@ -87,7 +86,7 @@ class BinEncoder(TransformerMixin, BaseEstimator):
         return [f"{at:0{len(str(self.n_bins - 1))}d}" for at in range(count)]
 
     def _learn(self, X: Any) -> pd.DataFrame:
-        if not isinstance(self.n_bins, Integral) or self.n_bins < 2:
+        if not is_whole_number(self.n_bins, 2):
             raise InvalidOption(f"n_bins={self.n_bins!r}; give a whole number from 2 up")
         numbers = self._numbers(X, fitting=True)
         self.bin_edges_: list[NDArray[np.float64]] = [_edges(column, int(self.n_bins)) for column in numbers.T]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from numbers import Integral
 from typing import Any, Self
 
 import numpy as np
@@ -15,7 +14,7 @@ from sklearn.utils import _safe_indexing
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _num_samples, check_consistent_length, check_is_fitted, column_or_1d, validate_data
 
-from windtunnel.errors import BadInput, InvalidOption, UnsupportedEstimator
+from windtunnel.errors import BadInput, InvalidOption, UnsupportedEstimator, is_whole_number
 from windtunnel.estimators.fitting import check_needs_no_queries, clone_for_refit, fit_estimator, last_step
 from windtunnel.estimators.takes_sequence import takes_sequence
 from windtunnel.modules.ensembles.log_pool import LEAST_PROBABILITY
@@ -80,7 +79,7 @@ class _CrossFitted(BaseEstimator):
     def _fold(self, X: Any, y: NDArray[Any], groups: Any, time: Any) -> NDArray[np.int64]:
         """The fold of each row, int64 [rows]."""
         count = _num_samples(X)
-        if isinstance(self.folds, bool) or not isinstance(self.folds, Integral) or not 2 <= self.folds <= count:
+        if not is_whole_number(self.folds, 2) or self.folds > count:
             raise InvalidOption(f"folds={self.folds!r} must be a whole number from 2 to the number of rows, {count}")
         if groups is not None and time is not None:
             raise InvalidOption("groups and time are both given; give one of them")

@@ -5,9 +5,7 @@ from __future__ import annotations
 from math import isfinite
 from typing import Any
 
-import numpy as np
-
-from windtunnel.errors import InvalidOption
+from windtunnel.errors import InvalidOption, is_whole_number
 
 
 def check_options(estimator: Any, whole: dict[str, int], *, optional: tuple[str, ...] = ()) -> None:
@@ -21,7 +19,7 @@ def check_options(estimator: Any, whole: dict[str, int], *, optional: tuple[str,
         value = getattr(estimator, name)
         if value is None and name in optional:
             continue
-        if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
+        if not is_whole_number(value, least):
             wrong.append(
                 f"{name}={value!r}; give a whole number from {least} up" + (", or None" if name in optional else "")
             )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from numbers import Integral, Real
+from numbers import Real
 from typing import Any, Self
 
 import numpy as np
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from windtunnel.errors import InvalidOption
+from windtunnel.errors import InvalidOption, is_whole_number
 from windtunnel.estimators.columns import (
     Column,
     ReadsCategories,
@@ -106,7 +106,7 @@ class RareCategories(ReadsCategories, OneToOneFeatureMixin, TransformerMixin, Ba
 
     def _check_options(self) -> None:
         count, quantile = self.min_count, self.min_frequency_quantile
-        if not isinstance(count, Integral) or count < 0:
+        if not is_whole_number(count, 0):
             raise InvalidOption(f"min_count={count!r}; give a whole number of rows, 0 or more")
         if not isinstance(quantile, Real) or not 0 <= quantile < 1:
             raise InvalidOption(f"min_frequency_quantile={quantile!r}; give a fraction of the rows from 0 to below 1")

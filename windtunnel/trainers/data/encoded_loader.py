@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from numbers import Integral
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from windtunnel.encode import Batch
-from windtunnel.errors import BadInput
+from windtunnel.errors import BadInput, is_whole_number
 from windtunnel.trainers.data.schema import BatchSchema
 from windtunnel.trainers.processes import world
 
@@ -159,7 +158,7 @@ def concatenate_items(items: Sequence[Item]) -> tuple[Any, ...]:
 
 def check_whole(name: str, value: Any, least: int) -> int:
     """The value as a Python int; ``BadInput`` unless it is a whole number, NumPy's included, of at least ``least``."""
-    if not isinstance(value, Integral) or isinstance(value, bool) or value < least:
+    if not is_whole_number(value, least):
         raise BadInput(f"{name}={value!r} must be a whole number from {least}")
     return int(value)
 

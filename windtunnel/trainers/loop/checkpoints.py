@@ -12,11 +12,12 @@ import pytorch_lightning as pl
 import torch
 from pydantic import BaseModel, Field, ValidationError, model_validator
 
-from windtunnel.errors import BadFile, BadInput, InvalidOption, WindTunnelError
+from windtunnel.errors import BadFile, BadInput, InvalidOption, WindTunnelError, is_whole_number
 from windtunnel.program.records.history import Epoch
 from windtunnel.trainers.data.encoded_loader import ROW_FACTS, EncodedLoader
 from windtunnel.trainers.loop.best_checkpoint import CHECKPOINT
-from windtunnel.trainers.loop.module import FineTuning, Loaders
+from windtunnel.trainers.loop.data_module import Loaders
+from windtunnel.trainers.loop.module import FineTuning
 
 
 class BestState(BaseModel):
@@ -63,7 +64,7 @@ class CheckpointOptions:
         """Reject ``every`` if it is no whole number, has no directory, or would split accumulated gradients."""
         if (steps := self.every) is None:
             return
-        if isinstance(steps, bool) or not isinstance(steps, int) or steps < 1:
+        if not is_whole_number(steps, 1):
             raise InvalidOption(f"checkpoint_every={steps!r} must be a whole number of steps from 1, or None")
         if self.directory is None:
             raise InvalidOption(f"checkpoint_every={steps} needs a checkpoint_dir to write to")
