@@ -218,7 +218,7 @@ def test_positive_makes_a_binary_target_and_drop_removes_columns(tmp_path: Path)
     options = ("data.positive=yes", "data.positive='yes'", "data.split=part", "data.drop=[bid, app]")
     failed = run("fit", "--config", config, "--set", options[0])
     assert failed.exit_code == 1
-    assert "training rows have the target 'clicked' = True (positive)" in failed.stderr
+    assert "training rows have the target 'clicked' = True (positive=)" in failed.stderr
     assert 'write "yes"' in failed.stderr
     done = run("fit", "--config", config, *(argument for option in options[1:] for argument in ("--set", option)))
     assert done.exit_code == 0, done.output

@@ -116,14 +116,14 @@ def test_errors_of_a_space_name_the_option(space: Any, message: str) -> None:
         ({"objectives": "metric"}, "accepted are ('metric',)"),
         ({"objectives": ("metric", "inference_cost"), "pruner": optuna.pruners.NopPruner()}, "leave it out"),
         ({"metric": "gini"}, "metric='gini' is not known"),
-        ({"space": {"level": ["L1", "L4"]}, "recipe": None}, "level without effect with a residual model, which the"),
+        ({"space": {"level": ["L1", "L4"]}, "recipe": None}, "level has no effect, as the recipe trains a residual"),
         (
             {"space": {"leaf_rate": [0.1, 1.0], "residual": True}, "recipe": "joint"},
-            "leaf_rate without effect with a residual model, which the recipe trains; add residual: false",
+            "leaf_rate has no effect, as the recipe trains a residual model; add residual: false",
         ),
         (
             {"space": {"residual_rank": [0, 4]}, "recipe": "joint"},
-            "residual_rank without effect without a residual model; add residual: true",
+            "residual_rank has no effect, as the recipe trains no residual model; add residual: true",
         ),
     ],
 )

@@ -32,11 +32,8 @@ from windtunnel.trainers.recipe import Recipe
 from windtunnel.trainers.residual.significance import GroupLosses, group_losses
 
 RECIPE_FIELDS = [field.name for field in fields(Recipe)]
-OPTIONS_OF_ONE_FIT = (
-    *("checkpoint_dir", "checkpoint_every", "resume_from"),
-    *("trainer", "callbacks", "logger", "log_dir"),
-)
-"""Options of ``fit`` for the members alone: the fitted pipeline is fitted too, by a Trainer of its own."""
+OPTIONS_OF_ONE_FIT = ("checkpoint_dir", "checkpoint_every", "resume_from", "trainer")
+"""Options of ``fit`` for the members alone: a second fit would write into the same folder; a Trainer trains once."""
 MANY_ROWS = 10_000
 """With this number of training rows or more, a member loses little by missing a fold."""
 
@@ -89,8 +86,8 @@ def crossfit(
     seed : int
         Seed of the folds, and of fine-tuning unless the recipe has one.
     **options
-        Other arguments of ``Translation.fit``, such as ``progress`` or ``log_dir``. Checkpoints are those of the
-        members' residual model.
+        Other arguments of ``Translation.fit``, such as ``progress`` or ``log_dir``. Checkpoints and a Trainer are
+        for the members' residual model; that of the fitted pipeline is trained for as many epochs as the Trainer's.
 
     Returns
     -------
@@ -186,7 +183,10 @@ def _fit_pipeline_and_select(
     With ``MANY_ROWS`` or more it must be significantly lower, because the pipeline may have stopped early on these
     rows, which makes its loss optimistic.
     """
+    trainer = options.get("trainer")
     options = {name: value for name, value in options.items() if name not in OPTIONS_OF_ONE_FIT}
+    if trainer is not None and (trainer.max_epochs or -1) > 0:
+        options["epochs"] = trainer.max_epochs
     source.fit(train if train[2] is not None else train[:2], valid, recipe=recipe, **options)
     ours, theirs = _validation_losses(members, source, recipe, valid)
     worse = (ours - theirs).exceeds_standard_error() if len(train[1]) >= MANY_ROWS else ours.mean > theirs.mean

@@ -67,8 +67,8 @@ def measure(
     """Score a fitted model on rows that may have weights, the main metric first.
 
     Two classes: AUROC (NaN if y holds one class) and log loss. More classes: log loss and accuracy. Classifiers without
-    ``predict_proba``: accuracy, of two classes behind the AUROC of the decision. Several targets with classes: their
-    mean accuracy. Regressors: the metric of the loss in ``head``, RMSE and R2.
+    ``predict_proba``: accuracy; with two classes the AUROC of ``decision_function`` comes first. Several targets with
+    classes: their mean accuracy. Regressors: the metric of the loss in ``head``, RMSE and R2.
     """
     if head.classes is None or not hasattr(model, "classes_"):  # CatBoost gives regressors an empty one
         values = model.predict(X)

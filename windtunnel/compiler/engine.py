@@ -25,14 +25,14 @@ Run = Callable[[Tensor, Tensor], Tensor]
 """``run(numbers, ids)`` gives the output of one method."""
 
 
-class CachedForm:
-    """A form of a program, with a record of the tensors that it was made of.
+class PreparedRuns:
+    """Functions that run a program, with a record of the tensors that they were made of.
 
     ``current`` takes a few microseconds, as it is called before every prediction.
     """
 
-    def __init__(self, form: Mapping[str, Run], program: Program) -> None:
-        self.form = form
+    def __init__(self, runs: Mapping[str, Run], program: Program) -> None:
+        self.runs = runs
         self.tables = module_tables(program)
         self.members = self._members()
         tensors = [member for member in self.members if isinstance(member, Tensor)]
@@ -64,17 +64,17 @@ _PREPARING = RLock()
 
 
 class ProgramEngine(ABC):
-    """Runs a program in another form, which is prepared before the first prediction.
+    """Runs a program by other functions, which are prepared before the first prediction.
 
-    The form is prepared again once a tensor of the program was moved, cast, replaced or written to. Copies and pickles
-    leave it out and prepare their own.
+    They are prepared again once a tensor of the program was moved, cast, replaced or written to. Copies and pickles
+    leave them out and prepare their own.
     """
 
     fixed: bool = True
 
     def __init__(self, program: Program, encoder: RowEncoder) -> None:
         self.program, self.encoder = program, encoder
-        self._cached: CachedForm | None = None
+        self._cached: PreparedRuns | None = None
 
     def renewed(self, program: Program, encoder: RowEncoder) -> Self:
         """The same engine for another program."""
@@ -91,8 +91,8 @@ class ProgramEngine(ABC):
             with _PREPARING:  # threads that score slices of rows arrive here together
                 cached = self._cached
                 if cached is None or not cached.current():
-                    cached = self._cached = CachedForm(self.prepare(), self.program)
-        return cached.form
+                    cached = self._cached = PreparedRuns(self.prepare(), self.program)
+        return cached.runs
 
     def output(self, method: str, numbers: Tensor, ids: Tensor) -> Tensor:
         """The output of ``Program.output``."""

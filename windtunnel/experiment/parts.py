@@ -93,7 +93,7 @@ def _rows_and_target(frame: pd.DataFrame, part: str, data: DataConfig) -> Part:
         quotes = '. YAML reads yes and no without quotation marks as True and False: write "yes"'
         raise BadInput(
             f"{positive.sum()} of {len(positive)} training rows have the target {data.target!r} = {data.positive!r} "
-            f"(positive); some have to have it, and some not. The target holds "
+            f"(positive=). Some rows must have this value, and some another; the target holds "
             f"{', '.join(map(repr, y.unique().tolist()[:10]))}{quotes * isinstance(data.positive, bool)}"
         )
     return X, positive.astype(np.int64)

@@ -31,7 +31,7 @@ from windtunnel.export.c_source import (
     workspace_bytes,
 )
 from windtunnel.export.columns import names
-from windtunnel.export.graph_program import facts
+from windtunnel.export.graph_program import file_metadata
 from windtunnel.export.limits import check
 from windtunnel.program.non_finite import slot_guards
 from windtunnel.program.translated import TranslatedPipeline
@@ -131,7 +131,7 @@ def _write(
         *functions,
         message_function(prefix),
         label_table(net.head, prefix),
-        facts_text(_facts(net, outputs, workspace), prefix),
+        facts_text(_metadata(net, outputs, workspace), prefix),
     ]
     header = header_text(net, prefix, row_fields(net.encoder), outputs, workspace)
     with replacing(Path(path).with_suffix(".h")) as header_file, replacing(path) as source_file:
@@ -139,7 +139,7 @@ def _write(
         source_file.write_bytes("\n".join(source).encode())
 
 
-def _facts(net: TranslatedPipeline, outputs: list[Output], workspace: int) -> dict[str, Any]:
+def _metadata(net: TranslatedPipeline, outputs: list[Output], workspace: int) -> dict[str, Any]:
     """What ``serving`` needs to call the functions, as JSON values."""
     flat = net.head.flat or net.head.classes is not None
     served = {"transform": "scores", "predict_proba": "predict_proba", "predict": "predict"}
@@ -149,7 +149,7 @@ def _facts(net: TranslatedPipeline, outputs: list[Output], workspace: int) -> di
         if output.method in served
     }
     row = names(net.encoder, net.encoder.used_columns())
-    return facts(net, [*shapes]) | {"format": "c", "row": row, "shapes": shapes, "workspace": workspace}
+    return file_metadata(net, [*shapes]) | {"format": "c", "row": row, "shapes": shapes, "workspace": workspace}
 
 
 def _programs(

@@ -100,7 +100,7 @@ class GraphProgram(nn.Module):
         return _where(rejected, output.to(torch.float64), math.nan)
 
 
-def facts(net: TranslatedPipeline, outputs: list[str]) -> dict[str, Any]:
+def file_metadata(net: TranslatedPipeline, outputs: list[str]) -> dict[str, Any]:
     """The facts of a file that a server needs, as JSON values."""
     numbers, strings = (names(net.encoder, columns) for columns in raw_columns(net.encoder))
     return {
@@ -126,7 +126,7 @@ def example(net: TranslatedPipeline, device: torch.device | str = "cpu") -> tupl
 def _rejected(lookup: Any, numbers: Tensor, ids: Tensor) -> Tensor | None:
     """Whether an encoder rejects a number, bool ``[B]``; None where it rejects none."""
     rejected = None
-    if lookup.rejects_unknown or lookup.hashes:  # Python's text of a number is hashed
+    if lookup.rejects_unknown or lookup.has_buckets:  # Python's text of a number is hashed
         rejected = ids == 0
     if lookup.rejects_missing:
         rejected = _either(rejected, ids == 1)

@@ -68,7 +68,7 @@ class NumberLookup(nn.Module):
         # An empty vocabulary gets one number with the id of an unknown one.
         self.register_buffer("values", torch.from_numpy(values[order] if len(values) else np.zeros(1)))
         self.register_buffer("ids", torch.from_numpy(order + 2 if len(values) else np.zeros(1, np.int64)))
-        self.hashes = category.vocabulary.buckets > 0
+        self.has_buckets = category.vocabulary.buckets > 0
         self.rejects_unknown = category.rejects_unknown
         self.rejects_missing = category.rejects_missing
         self.rejects_infinite = category.rejects_infinite
@@ -90,7 +90,7 @@ class NumberLookup(nn.Module):
             raise ValueError(f"column {self.name}: its encoder takes no numbers that are not whole for labels")
         if self.rejects_unknown and bool(unknown.any()):
             raise ValueError(f"column {self.name}: its encoder rejects the category {numbers[unknown][0].item()}")
-        if self.hashes and bool(unknown.any()):
+        if self.has_buckets and bool(unknown.any()):
             raise ValueError(
                 f"column {self.name}: {numbers[unknown][0].item()} is a new category, which its encoder hashes by the "
                 "text that Python writes for it; TorchScript cannot"

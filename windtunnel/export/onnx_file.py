@@ -18,7 +18,7 @@ from windtunnel.compiler.onnx_trees import ML, ML_VERSION, put_nodes, with_nodes
 from windtunnel.encode import FIRST_ID, MISSING_ID, UNKNOWN_ID, CategoryColumn, Rows
 from windtunnel.errors import UnfaithfulOption
 from windtunnel.export.columns import names, raw_columns, text_slots
-from windtunnel.export.graph_program import REJECTED_ID, GraphProgram, example, facts
+from windtunnel.export.graph_program import REJECTED_ID, GraphProgram, example, file_metadata
 from windtunnel.export.limits import MISSING, check
 from windtunnel.program.translated import TranslatedPipeline
 
@@ -53,7 +53,12 @@ def described_model(net: TranslatedPipeline, types: Mapping[str, int]) -> Any:
     ``types`` are the ONNX types of columns of numbers, by name; others are float64.
     """
     model, outputs = _model(net, types)
-    described = facts(net, outputs) | {"format": "onnx", "missing": MISSING, "device": "cpu", "misread": _misread(net)}
+    described = file_metadata(net, outputs) | {
+        "format": "onnx",
+        "missing": MISSING,
+        "device": "cpu",
+        "misread": _misread(net),
+    }
     model.metadata_props.add(key="windtunnel", value=json.dumps(described))
     return model
 

@@ -6,6 +6,8 @@ import json
 import tempfile
 import warnings
 import zipfile
+from collections.abc import Callable
+from functools import partial
 from io import BytesIO
 from os import PathLike
 from pathlib import Path
@@ -16,15 +18,17 @@ import torch
 from windtunnel.atomic_write import write_atomically
 from windtunnel.compiler.engine import failing_step
 from windtunnel.compiler.exported import graph_rows_at_once
-from windtunnel.compiler.graphs import message_of, quiet, take_graph
+from windtunnel.compiler.graphs import check_close, computed_in, message_of, quiet, take_graph
 from windtunnel.errors import UnfaithfulOption
 from windtunnel.export.columns import names, text_slots
-from windtunnel.export.graph_program import GraphProgram, example, facts
+from windtunnel.export.graph_program import GraphProgram, example, file_metadata
 from windtunnel.export.limits import check
 from windtunnel.program.program import Program, ProgramStep
 from windtunnel.program.translated import TranslatedPipeline
 
 MEMBER = "windtunnel.json"
+Compare = Callable[[Any], None]
+"""Raises where a function that runs a graph gives other outputs than the program."""
 
 
 def export(net: TranslatedPipeline, path: str | PathLike[str], *, native: bool) -> None:
@@ -53,9 +57,11 @@ def export(net: TranslatedPipeline, path: str | PathLike[str], *, native: bool) 
     module = GraphProgram(net)
     device = next((tensor.device for tensor in module.program.state_dict().values()), torch.device("cpu"))
     blocks = example(net, device)
-    graph = _graph(module.to(device), blocks)
+    computed = torch.float32 if net.encoder.dtype == "float32" else computed_in(net.program)
+    compare = partial(_compare, module=module.to(device), blocks=blocks, computed=computed)
+    graph = _graph(module, blocks, compare)
     described = json.dumps(
-        facts(net, module.outputs)
+        file_metadata(net, module.outputs)
         | {
             "format": "aoti" if native else "exported",
             "device": str(device),
@@ -66,14 +72,14 @@ def export(net: TranslatedPipeline, path: str | PathLike[str], *, native: bool) 
         },
         ensure_ascii=False,
     )
-    write_atomically(path, _compiled(graph, described, module, blocks) if native else _saved(graph, described))
+    write_atomically(path, _compiled(graph, described, compare) if native else _saved(graph, described))
 
 
-def _graph(module: GraphProgram, blocks: tuple[torch.Tensor, ...]) -> torch.export.ExportedProgram:
+def _graph(module: GraphProgram, blocks: tuple[torch.Tensor, ...], compare: Compare) -> torch.export.ExportedProgram:
     try:
         with quiet(), torch.no_grad():
             graph = take_graph(module, blocks)
-            _check(graph.module(), module, blocks)
+            compare(graph.module())
     except Exception as error:  # the exporter has errors of many kinds
         (numbers, ids), _ = module.encoded(*blocks)
         method_steps = {name: step for name, step in module.output_modules.items() if isinstance(step, ProgramStep)}
@@ -91,13 +97,13 @@ def _graph(module: GraphProgram, blocks: tuple[torch.Tensor, ...]) -> torch.expo
     return graph
 
 
-def _check(run: Any, module: GraphProgram, blocks: tuple[torch.Tensor, ...]) -> None:
+def _compare(run: Any, module: GraphProgram, blocks: tuple[torch.Tensor, ...], computed: torch.dtype) -> None:
     """Run the example, one row and no row: a graph may hold a number of rows fixed."""
     for rows in (len(blocks[0]), 1, 0):
         first_rows = [block[:rows] for block in blocks]
         expected = module(*first_rows) if rows else [output[:0] for output in module(*blocks)]
         for output, wanted in zip(run(*first_rows), expected, strict=True):
-            torch.testing.assert_close(output, wanted, rtol=1e-6, atol=1e-6, equal_nan=True)
+            check_close(output, wanted, computed)
 
 
 def _saved(graph: torch.export.ExportedProgram, described: str) -> bytes:
@@ -106,20 +112,24 @@ def _saved(graph: torch.export.ExportedProgram, described: str) -> bytes:
     return in_memory.getvalue()
 
 
-def _compiled(
-    graph: torch.export.ExportedProgram, described: str, module: GraphProgram, blocks: tuple[torch.Tensor, ...]
-) -> bytes:
+def _compiled(graph: torch.export.ExportedProgram, described: str, compare: Compare) -> bytes:
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # torch warns of its own parts
         path = str(Path(folder) / "native.pt2")
         try:
             torch._inductor.aoti_compile_and_package(graph, package_path=path)
-            with torch.no_grad():
-                _check(torch._inductor.aoti_load_package(path), module, blocks)
         except Exception as error:  # of the compiler of graphs, of the C++ compiler, or another output
             raise UnfaithfulOption(
                 f"AOTInductor cannot compile the program ({message_of(error)}). It needs a C++ "
                 "compiler; choose format='exported', which needs none."
+            ) from error
+        try:
+            with torch.no_grad():
+                compare(torch._inductor.aoti_load_package(path))
+        except Exception as error:  # a comparison that fails, or an error of the compiled code
+            raise UnfaithfulOption(
+                f"AOTInductor's code gives other outputs than the program ({message_of(error)}); choose "
+                "format='exported'."
             ) from error
         with zipfile.ZipFile(path, "a") as package:
             (root,) = {name.split("/")[0] for name in package.namelist()}

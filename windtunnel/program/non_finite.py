@@ -56,8 +56,9 @@ def cleared_by_scores(program: Program, always_finite: Iterable[int] = ()) -> fr
 def slot_guards(program: Program, method: str) -> dict[tuple[int, int], frozenset[str]]:
     """The kinds of values that a method rejects in each column, by slot (0: the numbers) and place in it.
 
-    A step whose rejections no column can express has the key (its slot, ``OUTSIDE``) and the kind "outside": one with
-    rules of its own, or one that reads computed columns, as finite numbers may overflow in the steps before it.
+    Some steps reject rows that no check of single columns finds: those with rules of their own, and those that read
+    computed columns, where finite numbers may overflow. Such a step has the key (its slot, ``OUTSIDE``) and the kind
+    "outside".
     """
     wiring, tracer = _tracer(program, ())
     nodes = [*wiring.nodes, *(node for name, node in wiring.method_nodes.items() if name == method)]

@@ -19,7 +19,7 @@ from windtunnel.trainers.data.loader import loader
 from windtunnel.trainers.recipe import Recipe
 
 FINGERPRINTED_ROWS = 10_000
-"""Rows of each part that the fingerprint covers, the first ones, if rows are encoded when read; else it covers all."""
+"""The fingerprint covers all rows; of rows that are encoded when they are read, these first ones of each part."""
 COSTED_ROWS = 256
 """Validation rows whose operations are counted, as the cost of inference."""
 

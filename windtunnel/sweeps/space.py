@@ -71,10 +71,10 @@ class Space:
         """Raise ``InvalidOption`` for swept options without effect, if ``residual`` holds for all trials."""
         idle = [name for name in self.swept if name not in self.active(residual)]
         if idle and "residual" not in self.swept:
-            where = "with a residual model, which the recipe trains" if residual else "without a residual model"
+            have, trains = "have" if len(idle) > 1 else "has", "a" if residual else "no"
             raise InvalidOption(
-                f"space: {', '.join(idle)} without effect {where}; add residual: {str(not residual).lower()}, or "
-                "[true, false]"
+                f"space: {', '.join(idle)} {have} no effect, as the recipe trains {trains} residual model; add "
+                f"residual: {str(not residual).lower()}, or [true, false]"
             )
 
     def contains(self, name: str, value: Any) -> bool:

@@ -105,9 +105,9 @@ class Recipe:
         source pipeline, then joint training, then a residual model on top of the result, and keeps what is best. The
         other options are then those of joint training (if ``recipe`` is the default, those of the recipe "joint"); the
         residual models take the default ones, with residual_rank, seed, loss, metric, select, validation_fraction and
-        loader_memory of this recipe. With ``residual=False`` fit trains the translation anyway. A ``Recipe`` cannot
-        tell a default that was set from one that was left: where those of "joint" are taken, an option that equals its
-        default takes the value of "joint". An argument of ``fit`` always counts.
+        loader_memory of this recipe. With ``residual=False`` fit trains the translation anyway. Where the
+        options of "joint" take the place of the default ones, so they do of an option of a ``Recipe`` that was set to
+        its default; an argument of ``fit`` always counts.
     epochs : int or None
         Largest number of passes over the training rows; None for no limit but ``max_steps``. Training ends with a
         validation, the first one at or after this limit. An override of ``epochs`` drops the recipe's ``max_steps`` and

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from windtunnel.compiler.engine import ProgramEngine, Run
 from windtunnel.compiler.native.part import NativePart, TorchPart, checked_image, split
-from windtunnel.compiler.native.scorer import Scorer, scorer, values_of
+from windtunnel.compiler.native.scorer import Scorer, make_scorer, values_of
 from windtunnel.compiler.native.text_columns import TextColumns
 from windtunnel.encode import CategoryColumn, RowEncoder, Rows
 from windtunnel.program.program import Program, ProgramStep, last_slot, position_of, slot_of, steps_read
@@ -73,7 +73,7 @@ class NativeEngine(ProgramEngine):
 
     def _scorer(self, net: ScoringPipeline, method: str) -> Scorer | None:
         has_step = not self.program.method_steps.keys().isdisjoint(method.split(", "))
-        made = self._scorers[method] = scorer(net, method, self.whole(method if has_step else "scores"), has_step)
+        made = self._scorers[method] = make_scorer(net, method, self.whole(method if has_step else "scores"), has_step)
         return made
 
     def __getstate__(self) -> dict[str, Any]:

@@ -28,7 +28,7 @@ Scorer = Callable[[Any, Head], Any]
 """``scorer(rows, head)`` gives the output of a method, or None for rows that it does not take."""
 
 
-def scorer(net: ScoringPipeline, method: str, part: NativePart | None, has_step: bool) -> Scorer | None:
+def make_scorer(net: ScoringPipeline, method: str, part: NativePart | None, has_step: bool) -> Scorer | None:
     """The scorer of a method; None if only torch can decide which rows the source rejects.
 
     ``method`` is one of the source, or ``LABELS_AND_PROBABILITIES``. ``part`` is the whole program of the method, or of

@@ -47,7 +47,8 @@ class History(FitRecord):
     terms : list of TermSummary
         The strongest terms of the residual models; empty where rows are not in memory.
     calibration : Calibration or None
-        Predicted and observed frequencies before and after; None unless rows in memory validated probabilities.
+        Predicted and observed frequencies before and after; None if the source predicts no probabilities, or the
+        validation rows are not in memory.
     refresh : RefreshDetails or None
         What a refresh found in new and old rows; None for a fit.
     start_loss : float or None

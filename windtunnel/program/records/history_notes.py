@@ -49,7 +49,7 @@ def _refresh_notes(record: FitRecord, refresh: RefreshDetails) -> list[str]:
     changes = [f"{'Refresh' if record.changed else 'No change'}: {row.text(record.metric)}." for row in refresh.changes]
     notes = [*changes, "Of the attempts that were not rejected, the one with the lowest validation loss is kept."]
     notes.append("Loss a ± b: change of the mean loss per validation row and its standard error.")
-    notes.append("Anchor n: each old value counts as much as n more rows; in a forest, each training row n / 50 times.")
+    notes.append("Anchor n: each old value counts as n rows; in a forest as its leaf's training rows, times n / 50.")
     if record.changed and record.validated_on == "held-out rows":
         unless = ", unless this raised the loss of the old rows" if refresh.old_rows else ""
         notes.append(f"After these numbers were taken, the held-out rows took part in a last fit{unless}.")

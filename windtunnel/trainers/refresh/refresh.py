@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from numbers import Integral, Real
+from numbers import Real
 from typing import Any, TypeVar
 
-from windtunnel.errors import BadInput, InvalidOption
+from windtunnel.errors import BadInput, InvalidOption, is_whole_number
 from windtunnel.program.translated import TranslatedPipeline
 
 Net = TypeVar("Net", bound=TranslatedPipeline)
@@ -27,7 +27,7 @@ def refresh(
     """Update with new rows: leaf values of trees and the residual model move, new categories get rows.
 
     Values move by Newton steps with a quadratic penalty towards the old ones, which weighs as much as ``anchor`` rows;
-    the leaf values of a forest are means, which new rows join.
+    leaf values of a forest are means, into which new rows are averaged.
     The attempts are the anchors 5, 50, 500 and 5,000 (or ``anchor``), each on the new rows alone and, with ``replay``,
     on both. An attempt must lower the loss of the validation rows by more than one standard error, and, with
     ``keep_old``, not raise that of the held-out old rows by more than one. ``refresh`` installs the passing attempt
@@ -51,8 +51,8 @@ def refresh(
     valid : (X, y), (X, y, weight) or loader, optional
         Validation rows, never trained on. Without them a fifth of the new rows is held out.
     anchor : float, optional
-        How many rows each old value counts for; larger ones change less. In a forest, 50 counts each training row of a
-        leaf once. None chooses on the validation rows.
+        How many rows each old value counts for; larger ones change less. In a forest it counts as the training rows of
+        its leaf, times anchor / 50. None chooses on the validation rows.
     keep_old : bool
         Whether a refresh must not raise the loss of the held-out old rows by more than one standard error. If what is
         predicted changes with time, this holds the refresh back.
@@ -98,7 +98,7 @@ def _check(net: TranslatedPipeline, anchor: float | None, seed: int) -> None:
     number = isinstance(anchor, Real) and not isinstance(anchor, bool)
     if anchor is not None and not (number and 0 < anchor < float("inf")):
         raise InvalidOption(f"anchor={anchor!r}; give a finite number of rows above 0, or None to choose it")
-    if isinstance(seed, bool) or not isinstance(seed, Integral) or seed < 0:
+    if not is_whole_number(seed, 0):
         raise InvalidOption(f"seed={seed!r}; give a whole number from 0")
     if not net.takes_residual_model():
         raise BadInput(

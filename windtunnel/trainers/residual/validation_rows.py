@@ -27,7 +27,7 @@ def max_validation_rows(net: TranslatedPipeline) -> int:
 
 
 class RowSubset(IntEnum):
-    """The validation rows that select models, epochs and weights: all of them, or a half that the other one tests."""
+    """Which validation rows select models, epochs and weights: all, or one half, whose choice the other half tests."""
 
     ALL = 0
     FIRST_HALF = 1

@@ -44,10 +44,10 @@ def add_boosted(
 def in_their_place(boosted: Candidate, candidates: Sequence[Candidate], metric: Metric) -> list[Candidate]:
     """The candidates and the boosted residual, which replaces those that change the scores of the pipeline.
 
-    These are rejected even if their metric is better: it is too good on the validation rows, which selected their
-    interactions. In our experiments the boosted residual was as good or better on other rows then (docs/accuracy.md).
-    If the boosted residual is rejected itself, or the metric of the pipeline is better, it replaces
-    nothing.
+    These are rejected even if their metric is better, because the validation rows selected their interactions, and so
+    flatter them. Where their metric was better in our experiments, the boosted residual was as good or better on other
+    rows (docs/accuracy.md). If the boosted residual is rejected itself, or the metric of the pipeline is better, it
+    replaces nothing.
     """
     pipelines = [candidate for candidate in candidates if candidate.test is None]
     if select([*pipelines, boosted], metric) is not boosted:
