@@ -371,6 +371,18 @@ def test_streamed_and_cached_train_to_the_same_bits() -> None:
     assert torch.equal(*weights)
 
 
+def test_a_residual_model_on_streamed_rows_has_its_terms() -> None:
+    frame = pd.DataFrame(np.random.default_rng(0).normal(size=(2500, 2)).round(1), columns=["a", "b"])
+    y = frame["a"] * frame["b"] > 0
+    source = make_pipeline(FunctionTransformer(np.cbrt), LogisticRegression()).fit(frame, y)
+    found = []
+    for untranslated in ("cache", "stream"):
+        net = windtunnel.translate(source, untranslated=untranslated)
+        net.fit((frame[:1500], y[:1500]), (frame[1500:], y[1500:]), epochs=1, progress=False, accelerator="cpu")
+        found.append([term.columns for term in net.history.terms])
+    assert ("a", "b") in found[0] and found[1] == found[0]
+
+
 def test_streams_are_loaders_with_batches() -> None:
     net, frame, y = trees_after_squares("stream")
     batches = windtunnel.loader(net, frame, y, batch_size=64, drop_last=True)
