@@ -107,12 +107,13 @@ def cascade(
         )
     if isinstance(full.head.classes, list):
         raise UnsupportedEstimator("the pipeline is a classifier of several targets; a cascade takes one target.")
+    correct = None
     if full.head.classes is not None:
         # Labels of no class are rejected.
-        of_train, of_valid = (np.unique(full.head.encode_target(part).numpy()) for part in (train[1], target))
-        if len(of_train) < 2:
+        of_train, correct = (full.head.encode_target(part).numpy() for part in (train[1], target))
+        if len(np.unique(of_train)) < 2:
             raise BadInput("the targets of train are all of one class, so that there is no small model to fit")
-        if metric == "auc" and len(of_valid) < 2:
+        if metric == "auc" and len(np.unique(correct)) < 2:
             raise BadInput("the targets of valid are all of one class, of which there is no AUC; give other rows")
     groups = feature_groups(grouped, rows, target, cost or {}, seed, compile)
     full_probabilities = _probabilities(full, rows, metric)
@@ -124,8 +125,7 @@ def cascade(
             continue
         small = compile(grouped.smaller(inputs, train[1], names))
         threshold = None
-        if full_probabilities is not None:
-            correct = full.head.encode_target(target).numpy()
+        if full_probabilities is not None and correct is not None:
             threshold = choose_threshold(small.predict_proba(rows), full_probabilities, correct, accuracy_loss, metric)
         candidates[names] = Cascade(small, full, groups, names, value, threshold, cache or {})
     if not candidates:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import replace
 from os import PathLike
@@ -33,6 +32,7 @@ from windtunnel.export.c_source import (
 from windtunnel.export.columns import names
 from windtunnel.export.graph_program import file_metadata
 from windtunnel.export.limits import check
+from windtunnel.export.serving import function_prefix
 from windtunnel.program.non_finite import slot_guards
 from windtunnel.program.translated import TranslatedPipeline
 
@@ -67,7 +67,7 @@ def export(net: TranslatedPipeline, path: str | PathLike[str]) -> None:
     """
     check(net, "c")
     images, outputs = _programs(net)
-    prefix, fields = _prefix(path), row_fields(net.encoder)
+    prefix, fields = function_prefix(Path(path)), row_fields(net.encoder)
     functions = [
         encode_function(net.encoder, prefix, fields),
         *[method_function(net.encoder, prefix, output) for output in outputs],
@@ -83,7 +83,7 @@ def export_cascade(
     Both are classifiers with the same classes. The small model predicts a row alone if its largest probability is at
     least ``confidence``. Raises what ``export`` raises, for either model.
     """
-    prefix, fields = _prefix(path), row_fields(full.encoder)
+    prefix, fields = function_prefix(Path(path)), row_fields(full.encoder)
     images: dict[str, bytes] = {}
     functions, workspaces = [], []
     for scope, net in (("wt_small_", small), ("wt_full_", full)):
@@ -105,12 +105,6 @@ def export_cascade(
     _write(path, full, images, outputs, functions, max(workspaces) + 8 * block + ALIGNMENT)
 
 
-def _prefix(path: str | PathLike[str]) -> str:
-    """The start of the names of the functions; "wt" is that of the names within the file."""
-    name = Path(path).stem
-    return re.sub(r"\W", "_", f"m{name}" if name[:1].isdigit() or name.lower() == "wt" else name, flags=re.ASCII)
-
-
 def _write(
     path: str | PathLike[str],
     net: TranslatedPipeline,
@@ -120,7 +114,7 @@ def _write(
     workspace: int,
 ) -> None:
     """Write the C file and its header; ``net`` says what the columns and labels are."""
-    prefix = _prefix(path)
+    prefix = function_prefix(Path(path))
     used = sorted({operation for image in images.values() for operation in operations_of(image)})
     source = [
         f'#include "{Path(path).stem}.h"\n',

@@ -27,8 +27,8 @@ from windtunnel.program.program import Program, ProgramStep
 from windtunnel.program.translated import TranslatedPipeline
 
 MEMBER = "windtunnel.json"
-Compare = Callable[[Any], None]
-"""Raises where a function that runs a graph gives other outputs than the program."""
+SAME = partial(torch.testing.assert_close, rtol=1e-6, atol=1e-6, equal_nan=True)
+"""Raises for outputs that differ; a graph runs what the program runs."""
 
 
 def export(net: TranslatedPipeline, path: str | PathLike[str], *, native: bool) -> None:
@@ -57,9 +57,7 @@ def export(net: TranslatedPipeline, path: str | PathLike[str], *, native: bool) 
     module = GraphProgram(net)
     device = next((tensor.device for tensor in module.program.state_dict().values()), torch.device("cpu"))
     blocks = example(net, device)
-    computed = torch.float32 if net.encoder.dtype == "float32" else computed_in(net.program)
-    compare = partial(_compare, module=module.to(device), blocks=blocks, computed=computed)
-    graph = _graph(module, blocks, compare)
+    graph = _graph(module.to(device), blocks)
     described = json.dumps(
         file_metadata(net, module.outputs)
         | {
@@ -72,14 +70,20 @@ def export(net: TranslatedPipeline, path: str | PathLike[str], *, native: bool) 
         },
         ensure_ascii=False,
     )
-    write_atomically(path, _compiled(graph, described, compare) if native else _saved(graph, described))
+    if not native:
+        write_atomically(path, _saved(graph, described))
+        return
+    # Compiled code adds up numbers in another order.
+    computed = torch.float32 if net.encoder.dtype == "float32" else computed_in(net.program)
+    compare = partial(_compare, module=module, blocks=blocks, close=partial(check_close, computed=computed))
+    write_atomically(path, _compiled(graph, described, compare))
 
 
-def _graph(module: GraphProgram, blocks: tuple[torch.Tensor, ...], compare: Compare) -> torch.export.ExportedProgram:
+def _graph(module: GraphProgram, blocks: tuple[torch.Tensor, ...]) -> torch.export.ExportedProgram:
     try:
         with quiet(), torch.no_grad():
             graph = take_graph(module, blocks)
-            compare(graph.module())
+            _compare(graph.module(), module, blocks, SAME)
     except Exception as error:  # the exporter has errors of many kinds
         (numbers, ids), _ = module.encoded(*blocks)
         method_steps = {name: step for name, step in module.output_modules.items() if isinstance(step, ProgramStep)}
@@ -97,13 +101,13 @@ def _graph(module: GraphProgram, blocks: tuple[torch.Tensor, ...], compare: Comp
     return graph
 
 
-def _compare(run: Any, module: GraphProgram, blocks: tuple[torch.Tensor, ...], computed: torch.dtype) -> None:
+def _compare(run: Any, module: GraphProgram, blocks: tuple[torch.Tensor, ...], close: Callable[..., None]) -> None:
     """Run the example, one row and no row: a graph may hold a number of rows fixed."""
     for rows in (len(blocks[0]), 1, 0):
         first_rows = [block[:rows] for block in blocks]
         expected = module(*first_rows) if rows else [output[:0] for output in module(*blocks)]
         for output, wanted in zip(run(*first_rows), expected, strict=True):
-            check_close(output, wanted, computed)
+            close(output, wanted)
 
 
 def _saved(graph: torch.export.ExportedProgram, described: str) -> bytes:
@@ -112,13 +116,13 @@ def _saved(graph: torch.export.ExportedProgram, described: str) -> bytes:
     return in_memory.getvalue()
 
 
-def _compiled(graph: torch.export.ExportedProgram, described: str, compare: Compare) -> bytes:
+def _compiled(graph: torch.export.ExportedProgram, described: str, compare: Callable[[Any], None]) -> bytes:
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # torch warns of its own parts
         path = str(Path(folder) / "native.pt2")
         try:
             torch._inductor.aoti_compile_and_package(graph, package_path=path)
-        except Exception as error:  # of the compiler of graphs, of the C++ compiler, or another output
+        except Exception as error:  # of the compiler of graphs, or of the C++ compiler
             raise UnfaithfulOption(
                 f"AOTInductor cannot compile the program ({message_of(error)}). It needs a C++ "
                 "compiler; choose format='exported', which needs none."

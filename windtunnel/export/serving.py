@@ -438,6 +438,12 @@ def _load_torchscript(path: Path) -> Model:
     return Model(facts, run)
 
 
+def function_prefix(path: Path) -> str:
+    """The start of the names of the functions of a C file or library; "wt" is that of the names within the file."""
+    name = path.stem
+    return re.sub(r"\W", "_", f"m{name}" if name[:1].isdigit() or name.lower() == "wt" else name, flags=re.ASCII)
+
+
 def _shared_library(path: Path) -> Any:
     """The library that is in the file now.
 
@@ -460,10 +466,7 @@ def _load_library(path: Path) -> Model:
 
     import numpy as np
 
-    library, name = _shared_library(path), path.stem
-    # As the C file names its functions, whose own names begin with "wt".
-    prefix = f"m{name}" if name[:1].isdigit() or name.lower() == "wt" else name
-    prefix = re.sub(r"\W", "_", prefix, flags=re.ASCII)
+    library, prefix = _shared_library(path), function_prefix(path)
     try:
         described = ctypes.c_char_p.in_dll(library, f"{prefix}_facts").value
     except ValueError as error:

@@ -56,7 +56,7 @@ def cleared_by_scores(program: Program, always_finite: Iterable[int] = ()) -> fr
 def slot_guards(program: Program, method: str) -> dict[tuple[int, int], frozenset[str]]:
     """The kinds of values that a method rejects in each column, by slot (0: the numbers) and place in it.
 
-    Some steps reject rows that no check of single columns finds: those with rules of their own, and those that read
+    Checks of single columns do not find all rows that a step with custom rules rejects, nor those of a step that reads
     computed columns, where finite numbers may overflow. Such a step has the key (its slot, ``OUTSIDE``) and the kind
     "outside".
     """

@@ -83,7 +83,7 @@ def finetune(
         greater_is_better=metric.greater_is_better,
         start=value_of(trained.initial),
         start_loss=trained.initial.loss,
-        best=value_of(best) if best.installed is None else best.installed.metric,
+        best=value_of(best.shown),
         best_epoch=best.epoch or 0,
         validated_on=data.validated_on,
         seconds=time.perf_counter() - began,

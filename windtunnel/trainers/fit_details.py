@@ -37,8 +37,8 @@ def reliability(net: TranslatedPipeline, labelled: LabelledRows) -> Reliability 
         predicted, hit = probabilities[:, 1], target == 1
     else:
         predicted, hit = probabilities.max(axis=1), probabilities.argmax(axis=1) == target
-    given = labelled.targets.weight
-    weight = np.ones(len(hit)) if given is None else given.cpu().double().numpy()
+    row_weight = labelled.targets.weight
+    weight = np.ones(len(hit)) if row_weight is None else row_weight.cpu().double().numpy()
     place = np.clip((predicted * BINS).astype(int), 0, BINS - 1)
     sums = np.bincount(place, weight, BINS)
     full = sums > 0
@@ -60,10 +60,11 @@ def summarise_terms(net: TranslatedPipeline, train: LabelledRows, valid: Labelle
     """
     raw, summaries = RawColumns.of(net), list[tuple[float, TermSummary]]()
     for terms in installed_terms(net, raw):
-        few = isinstance(terms, BoostedTerms)
+        few, all_codes = isinstance(terms, BoostedTerms), terms.coded.codes(train.rows)
         some_train, some_valid = (sample(rows) if few else rows for rows in (train, valid))
-        contributions = TermsOfRows.of(net, raw, terms, some_train, some_valid, terms.coded.codes(train.rows))
-        summaries += contributions.summaries(loss)
+        (of_train, _), (of_valid, _) = terms.of_rows(some_train.rows), terms.of_rows(some_valid.rows)
+        codes = terms.coded.codes(some_train.rows) if few else all_codes
+        summaries += TermsOfRows(net, raw, terms, some_valid, of_train, of_valid, codes, all_codes).summaries(loss)
     largest = max((size for size, _ in summaries), default=0.0)
     strong = sorted((each for each in summaries if each[0] >= LEAST * largest), key=lambda each: -each[0])
     return [summary for _, summary in strong[:TERMS]]
@@ -87,20 +88,6 @@ class TermsOfRows:
     of_valid: NDArray[np.float64]
     codes: NDArray[np.int64]  # ``[N, inputs]``, of the same training rows
     all_codes: NDArray[np.int64]  # of all training rows
-
-    @classmethod
-    def of(
-        cls,
-        net: TranslatedPipeline,
-        raw: RawColumns,
-        terms: Terms,
-        train: LabelledRows,
-        valid: LabelledRows,
-        all_codes: NDArray[np.int64],
-    ) -> TermsOfRows:
-        """The contributions to the scores of these training and validation rows."""
-        (of_train, _), (of_valid, _) = terms.of_rows(train.rows), terms.of_rows(valid.rows)
-        return cls(net, raw, terms, valid, of_train, of_valid, terms.coded.codes(train.rows), all_codes)
 
     def summaries(self, loss: Loss) -> list[tuple[float, TermSummary]]:
         """The strongest terms, each behind its mean contribution."""

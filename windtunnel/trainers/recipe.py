@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from torch import Tensor
 
-from windtunnel.errors import InvalidOption, nearest
+from windtunnel.errors import InvalidOption, is_whole_number, nearest
 from windtunnel.trainers.loop.compiled import MODES
 
 if TYPE_CHECKING:
@@ -105,9 +105,9 @@ class Recipe:
         source pipeline, then joint training, then a residual model on top of the result, and keeps what is best. The
         other options are then those of joint training (if ``recipe`` is the default, those of the recipe "joint"); the
         residual models take the default ones, with residual_rank, seed, loss, metric, select, validation_fraction and
-        loader_memory of this recipe. With ``residual=False`` fit trains the translation anyway. Where the
-        options of "joint" take the place of the default ones, so they do of an option of a ``Recipe`` that was set to
-        its default; an argument of ``fit`` always counts.
+        loader_memory of this recipe. With ``residual=False`` fit trains the translation anyway. Where the options
+        of "joint" replace the default ones, they also replace an option that a ``Recipe`` sets to its default; an
+        argument of ``fit`` always counts.
     epochs : int or None
         Largest number of passes over the training rows; None for no limit but ``max_steps``. Training ends with a
         validation, the first one at or after this limit. An override of ``epochs`` drops the recipe's ``max_steps`` and
@@ -338,10 +338,6 @@ def _short(value: Any) -> str:
     return written if len(written) <= 80 and "\n" not in written else f"<{type(value).__name__}>"
 
 
-def _whole(value: Any, least: int) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= least
-
-
 def _number(value: Any, low: float, high: float, *, low_too: bool = False) -> bool:
     real = isinstance(value, (int, float)) and not isinstance(value, bool)
     return real and (low < value or (low_too and low == value)) and value < high
@@ -352,12 +348,12 @@ _Rule = tuple[str, Callable[[Any], bool]]
 _FROM_0: _Rule = ("a finite number from 0", lambda v: _number(v, 0, _INF, low_too=True))
 _RULES: dict[str, _Rule] = {
     **dict.fromkeys(("table_rate", "tree_rate", "leaf_rate", "weight_decay"), _FROM_0),
-    **dict.fromkeys(("residual_rank", "seed"), ("a whole number from 0", lambda v: _whole(v, 0))),
+    **dict.fromkeys(("residual_rank", "seed"), ("a whole number from 0", lambda v: is_whole_number(v, 0))),
     **dict.fromkeys(("residual", "joint"), ("True or False", lambda v: isinstance(v, bool))),
     "learning_rate": ("a finite number above 0", lambda v: _number(v, 0, _INF)),
     **dict.fromkeys(
         ("epochs", "max_steps", "val_check_interval", "batch_size", "patience"),
-        ("a whole number from 1, or None", lambda v: v is None or _whole(v, 1)),
+        ("a whole number from 1, or None", lambda v: v is None or is_whole_number(v, 1)),
     ),
     "dropout": ("in [0, 1)", lambda v: _number(v, 0, 1, low_too=True)),
     "optimizer": (f"one of {', '.join(OPTIMIZERS)}", lambda v: v in OPTIMIZERS),

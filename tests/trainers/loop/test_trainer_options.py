@@ -155,6 +155,5 @@ def test_callbacks_see_each_validation_once() -> None:
 def test_an_epoch_without_validation_is_rejected() -> None:
     net = SmallNet(TASKS["binary"])
     with pytest.raises(BadInput, match="an epoch ended without validation"):
-        BestCheckpoint(FineTuning(net, Recipe())).on_train_epoch_end(  # type: ignore[arg-type]
-            pl.Trainer(logger=False, enable_checkpointing=False), net
-        )
+        module = FineTuning(net, Recipe())
+        BestCheckpoint(module).on_train_epoch_end(pl.Trainer(logger=False, enable_checkpointing=False), module)

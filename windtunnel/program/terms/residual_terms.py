@@ -36,7 +36,7 @@ class ResidualTerms(Terms):
 
     def of_rows(self, rows: Batch) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """The contributions of encoded rows; they start from 0."""
-        parts = zip(rows.numbers.split(ROWS_AT_ONCE), rows.ids.split(ROWS_AT_ONCE), strict=True)  # type: ignore[no-untyped-call]
+        parts = zip(*(torch.split(block, ROWS_AT_ONCE) for block in rows), strict=True)
         values = np.concatenate([self._values(self.coded.input(*part)) for part in parts])
         return values, np.zeros(values.shape[2])
 

@@ -27,7 +27,7 @@ class Targets(NamedTuple):
 class LabelledRows:
     """Rows with their targets."""
 
-    rows: Any  # encoded rows, a tensor that was computed from them, or in ``evaluate`` the arguments of ``score``
+    rows: Any  # encoded rows, or a tensor that was computed from them, such as ``[N, K]`` scores
     targets: Targets
 
     @classmethod

@@ -65,8 +65,8 @@ class DataModule(Loaders):
         recipe, processes = recipe or Recipe(), max(processes, world())
         rows = FitInput(net, recipe, "train", train, processes, validated=valid is not None).encoded()
         rows.check_classes(net)
-        given = None if valid is None else FitInput(net, recipe, "valid", valid, processes).encoded()
-        rows, valid_rows, self.validated_on = _with_validation_rows(rows, given, recipe)
+        others = None if valid is None else FitInput(net, recipe, "valid", valid, processes).encoded()
+        rows, valid_rows, self.validated_on = _with_validation_rows(rows, others, recipe)
         self._is_batched = isinstance(train, EncodedRows)  # by the caller
         super().__init__(self._in_batches(rows, recipe), valid_rows.in_order())
 
@@ -93,16 +93,16 @@ class DataModule(Loaders):
 
 
 def _with_validation_rows(
-    rows: EncodedLoader, given: EncodedLoader | None, recipe: Recipe
+    rows: EncodedLoader, valid: EncodedLoader | None, recipe: Recipe
 ) -> tuple[EncodedLoader, EncodedLoader, str]:
-    """Training rows, validation rows, and what the latter are: given ones, held-out ones, or the training rows."""
-    if given is not None:
-        if _are_same(rows, given):
+    """Training rows, validation rows, and what the latter are: those of the caller, held-out ones, or training rows."""
+    if valid is not None:
+        if _are_same(rows, valid):
             announce(
                 "fit: the validation rows are the training rows, which the source has seen; what is selected on "
                 "them may be worse on new rows. Give other rows as valid=, or leave it out."
             )
-        return rows, given, "validation rows"
+        return rows, valid, "validation rows"
     if (split := rows.hold_out(recipe.validation_fraction, recipe.seed)) is not None:
         return *split, "held-out rows"
     if isinstance(rows, EncodedRows):  # FitInput warns of loaders

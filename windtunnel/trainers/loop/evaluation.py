@@ -16,7 +16,7 @@ from windtunnel.objectives.losses import Loss, loss_for
 from windtunnel.objectives.metrics import Metric
 from windtunnel.program.program import Program
 from windtunnel.program.translated import TranslatedPipeline
-from windtunnel.trainers.data.labelled_rows import LabelledRows, Targets
+from windtunnel.trainers.data.labelled_rows import Targets
 from windtunnel.trainers.processes import sum_processes
 from windtunnel.trainers.recipe import Recipe
 
@@ -47,12 +47,11 @@ def evaluate(
     total: Tensor | float = 0.0
     count: Tensor | float = 0
     with torch.no_grad():
-        for item in loader:
-            batch = LabelledRows.of(item)
-            scores, targets = score(*batch.rows), batch.targets
-            metric.update(scores, *targets, output=None if output is None else output(*batch.rows))
+        for rows, *labels in loader:
+            scores, targets = score(*rows), Targets(*labels)
+            metric.update(scores, *targets, output=None if output is None else output(*rows))
             if with_loss:
-                size = len(batch) if targets.weight is None else float(targets.weight.sum())
+                size = len(targets.target) if targets.weight is None else float(targets.weight.sum())
                 total, count = total + float(loss(scores, *targets)) * size, count + size
     mean = math.nan
     if with_loss:

@@ -20,7 +20,7 @@ class WeightAverage(pl.Callback):
     the trained weights before metrics are logged, so that ``BestCheckpoint`` would keep those. And it copies the whole
     module with its frozen tables.
 
-    Large tables that are trained by rows average these themselves.
+    Large tables that are trained by rows average their rows themselves.
     """
 
     def __init__(self, module: FineTuning, decay: float) -> None:

@@ -26,14 +26,13 @@ def refresh(
 ) -> Net:
     """Update with new rows: leaf values of trees and the residual model move, new categories get rows.
 
-    Values move by Newton steps with a quadratic penalty towards the old ones, which weighs as much as ``anchor`` rows;
-    leaf values of a forest are means, into which new rows are averaged.
-    The attempts are the anchors 5, 50, 500 and 5,000 (or ``anchor``), each on the new rows alone and, with ``replay``,
-    on both. An attempt must lower the loss of the validation rows by more than one standard error, and, with
-    ``keep_old``, not raise that of the held-out old rows by more than one. ``refresh`` installs the passing attempt
-    with the lowest validation loss. If it held validation rows out of the new rows, they then take part in a last fit
-    with the same anchor, which must not raise the loss of the held-out old rows either. If no attempt passes, the
-    translation stays as it is.
+    Values move by Newton steps with a quadratic penalty towards the old ones, which weighs as much as ``anchor``
+    rows; leaf values of a forest are means, into which new rows are averaged. The attempts are the anchors 5, 50,
+    500 and 5,000 (or ``anchor``), each on the new rows alone and, with ``replay``, on both. An attempt must lower
+    the loss of the validation rows by more than one standard error, and, with ``keep_old``, not raise that of the
+    held-out old rows by more than one. ``refresh`` installs the passing attempt with the lowest validation loss. If
+    it held validation rows out of the new rows, they then take part in a last fit with the same anchor, which must
+    not raise the loss of the held-out old rows either. If no attempt passes, the translation stays as it is.
 
     The size stays as it is, but for new categories; the first refresh adds a value per category and bin of every
     column to the residual model. ``history`` and ``report`` hold loss and metric before and after, the attempts, and

@@ -77,7 +77,7 @@ def select(candidates: Sequence[Candidate], metric: Metric) -> Candidate:
     return best
 
 
-def value_of(candidate: Candidate) -> float:
+def value_of(candidate: Candidate | Evaluation) -> float:
     """The metric; NaN where it was not computed."""
     return math.nan if candidate.metric is None else candidate.metric
 

@@ -132,7 +132,7 @@ def _minimise(sums: Tensor, base: Tensor, loss: Loss, targets: Targets) -> Tenso
     optimizer = torch.optim.Adam([weights], LEARNING_RATE)
     for _ in range(STEPS):
         optimizer.zero_grad()
-        loss(base + sums @ weights, *targets).backward()  # type: ignore[no-untyped-call]
+        torch.autograd.backward(loss(base + sums @ weights, *targets))
         optimizer.step()
         with torch.no_grad():
             weights.clamp_(0, 1)

@@ -98,9 +98,9 @@ def fit_boosted(
     validation rows, where the weights of the mean are learned. For the test, each half of these rows has the blocks,
     the number of trees, the epoch and the weights that have the lowest loss on the other half.
 
-    ``train`` and ``valid`` hold scores ``[N, K]``. Trees and network start from the mean of
-    the scores of the training rows; the weighted mean is taken with the scores of the validation rows. ``split`` has
-    the subsets of the validation rows, ``unit`` ``[K]`` is that of the scores.
+    ``train`` and ``valid`` have scores ``[N, K]``. Trees and network start from the mean of the scores of the training
+    rows; the weighted mean is taken with the scores of the validation rows. ``split`` has the subsets of the validation
+    rows, ``unit`` ``[K]`` is that of the scores.
     """
     scores, base_score = valid.rows, train.rows.mean(dim=0)
     targets = FitTargets(base_score, train.targets.take(features.sample), valid.targets, split, loss, unit, seed)
@@ -154,8 +154,11 @@ def _times(trees: TreeEnsemble, factor: float) -> HardTrees:
 def _races(targets: FitTargets, features: BoostedFeatures) -> dict[str, Boosting]:
     """A race for each way of drawing blocks."""
     step = -(-len(features.sample) // RACE_ROWS)
-    some, sampled = targets.every(step), {blocks: features.train[blocks][::step] for blocks in BLOCKS}
-    return {blocks: boost(some, Datasets.of(sampled[blocks], features.valid), RACE_TREES) for blocks in BLOCKS}
+    some = targets.every(step)
+    return {
+        blocks: boost(some, Datasets.of(features.train[blocks][::step], features.valid), RACE_TREES)
+        for blocks in BLOCKS
+    }
 
 
 def _best(races: Mapping[str, Boosting], subset: RowSubset) -> str:
