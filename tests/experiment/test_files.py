@@ -62,6 +62,7 @@ def test_dates_decimals_and_bytes_of_a_parquet_file_are_texts(tmp_path: Path) ->
     ("name", "content", "message"),
     [
         ("rows.csv", b"a,b\n1,2,\n", "have more fields than its header"),
+        ("rows.csv", b'a,b\n1,"2\n3"\n\n 4\n', "Row #3: Expected 2 columns, got 1: 4"),
         ("rows.csv", b"a,b,a\n1,2,3\n", "columns of the same name: 'a'"),
         ("rows.csv.gz", b"\x1f\x8b\x08\x00\x00\x00\x00\x00", "rows.csv.gz cannot be read"),
         ("rows.csv.gz", b"a,b", "rows.csv.gz cannot be read"),
@@ -72,3 +73,8 @@ def test_damaged_files_are_named(tmp_path: Path, name: str, content: bytes, mess
     (tmp_path / name).write_bytes(content)
     with pytest.raises(BadInput, match=message):
         read_table_file(tmp_path / name)
+
+
+def test_empty_fields_and_blank_lines_are_no_short_rows(tmp_path: Path) -> None:
+    (tmp_path / "rows.csv").write_text("a,b\n1,\n\nx,2\n   \n")
+    assert read_table_file(tmp_path / "rows.csv", text=["a"])["a"].tolist() == ["1", "x"]

@@ -12,6 +12,7 @@ from typing import Any
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.csv
 import pyarrow.parquet as pq
 
 from windtunnel.api.translation import Translation
@@ -43,7 +44,8 @@ def read_table_file(path: str | Path, *, text: Collection[str] = ()) -> pd.DataF
     Raises
     ------
     BadInput
-        Another suffix, content that does not match it, or two columns of the same name.
+        Another suffix, content that does not match it, a row with more or fewer fields than the header, or two
+        columns of the same name.
     FileNotFoundError
     """
     path = Path(path)
@@ -106,12 +108,30 @@ def _read_csv(path: Path, text: Collection[str]) -> pd.DataFrame:
     frame: pd.DataFrame = pd.read_csv(path, dtype=types, low_memory=False, **options)
     if not isinstance(frame.index, pd.RangeIndex):  # pandas takes the first fields for names of rows
         raise BadInput(f"the rows of {path} have more fields than its header; remove commas at their ends")
+    if frame.iloc[:, -1:].isna().any(axis=None):
+        _reject_short_rows(path)
     for name in frame.columns.difference([*text]):
         if not pd.api.types.is_string_dtype(frame[name]):
             continue
         with suppress(ValueError):  # a text
             frame[name] = pd.to_numeric(frame[name].mask(frame[name].isin(MISSING_NUMBERS)))
     return frame
+
+
+def _reject_short_rows(path: Path) -> None:
+    """Raise for a row with fewer fields than the header, which pandas fills with missing values."""
+    pyarrow.csv.read_csv(
+        path,
+        read_options=pyarrow.csv.ReadOptions(
+            use_threads=False,  # with threads, an error does not tell the row
+            block_size=2**26,  # no row may be longer
+            autogenerate_column_names=True,
+        ),
+        parse_options=pyarrow.csv.ParseOptions(
+            newlines_in_values=True, invalid_row_handler=lambda row: "error" if row.text.strip() else "skip"
+        ),
+        convert_options=pyarrow.csv.ConvertOptions(include_columns=["f0"], column_types={"f0": pa.string()}),
+    )
 
 
 def write_table_file(frame: pd.DataFrame, path: str | Path) -> None:
