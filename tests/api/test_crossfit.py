@@ -156,6 +156,19 @@ def test_members_themselves_are_not_trained(options: dict[str, Any]) -> None:
         windtunnel.crossfit(make_pipeline(encoded(), Ridge()), X, labelled(X, "value"), **options)
 
 
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"checkpoint_di": "x"}, "checkpoint_di='x' is not an option"),
+        ({"metric": "accurcy"}, "metric='accurcy' is not known; did you mean accuracy"),
+        ({"loss": "softmx"}, "loss='softmx' is not known; .* did you mean softmax"),
+    ],
+)
+def test_unknown_options_are_rejected_before_members_are_fitted(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidOption, match=message):
+        windtunnel.crossfit("no pipeline", [], [], **options)
+
+
 def test_a_class_that_a_member_lacks() -> None:
     X = frame(60)
     y = np.array(["no"] * 59 + ["yes"])

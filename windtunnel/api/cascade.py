@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -152,10 +153,10 @@ def _check_rows(**parts: Any) -> None:
 def _check_options(metric: str, accuracy_loss: float, gamma: float | None) -> None:
     if metric not in LOSSES:
         raise InvalidOption(f"metric={metric!r}; accepted are {', '.join(map(repr, LOSSES))}.")
-    if not 0 <= accuracy_loss < 1:
-        raise InvalidOption(f"accuracy_loss={accuracy_loss}; accepted are numbers from 0 to below 1.")
-    if gamma is not None and gamma < 0:
-        raise InvalidOption(f"gamma={gamma}; accepted are numbers from 0 up, and None.")
+    if not isinstance(accuracy_loss, Real) or not 0 <= accuracy_loss < 1:
+        raise InvalidOption(f"accuracy_loss={accuracy_loss!r}; accepted are numbers from 0 to below 1.")
+    if gamma is not None and (not isinstance(gamma, Real) or gamma < 0):
+        raise InvalidOption(f"gamma={gamma!r}; accepted are numbers from 0 up, and None.")
 
 
 def _probabilities(full: Translation, rows: Any, metric: str) -> NDArray[np.float64] | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import fields, replace
+from inspect import signature
 from typing import Any
 
 import numpy as np
@@ -28,10 +29,12 @@ from windtunnel.objectives.losses import LOSSES, RAW_SCORE_LOSSES, Loss, loss_fo
 from windtunnel.program.head import Head
 from windtunnel.trainers.data.labelled_rows import Targets
 from windtunnel.trainers.data.loader import loader
+from windtunnel.trainers.fit import fit
 from windtunnel.trainers.recipe import Recipe
 from windtunnel.trainers.residual.significance import GroupLosses, group_losses
 
-RECIPE_FIELDS = [field.name for field in fields(Recipe)]
+ARGUMENTS_OF_FIT = {*signature(fit).parameters} - {field.name for field in fields(Recipe)}
+"""The arguments of ``fit`` that are not options of a recipe."""
 OPTIONS_OF_ONE_FIT = ("checkpoint_dir", "checkpoint_every", "resume_from", "trainer")
 """Options of ``fit`` for the members alone: a second fit would write into the same folder; a Trainer trains once."""
 MANY_ROWS = 10_000
@@ -108,7 +111,7 @@ def crossfit(
     --------
     >>> net = windtunnel.crossfit(pipeline, X, y, folds=5, time=X["day"])  # doctest: +SKIP
     """
-    overrides = {name: options.pop(name) for name in RECIPE_FIELDS if name in options}
+    overrides = {name: options.pop(name) for name in [*options] if name not in ARGUMENTS_OF_FIT}
     if recipe is None or isinstance(recipe, str):
         overrides = {"seed": seed, **overrides}
     resolved = Recipe.resolve(recipe, overrides)

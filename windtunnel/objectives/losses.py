@@ -214,6 +214,14 @@ NO_LOSS = (
 )
 
 
+def loss_named(name: str) -> Loss:
+    """The loss of a name in ``LOSSES``; ``InvalidOption`` for an unknown one."""
+    if name not in LOSSES:
+        hint = nearest(name, sorted(LOSSES))
+        raise InvalidOption(f"loss={name!r} is not known; give a function (scores, target, weight), or a name: {hint}")
+    return LOSSES[name]
+
+
 def loss_for(loss: str | Loss | None, head: Head) -> Loss:
     """Return a loss by name, a custom loss, or for None the translation's own, as ``loss(scores, target, weight)``.
 
@@ -232,10 +240,7 @@ def loss_for(loss: str | Loss | None, head: Head) -> Loss:
     name = loss or head.loss
     if name == UNKNOWN_LOSS == head.loss:
         raise BadInput(NO_LOSS)
-    if name not in LOSSES:
-        hint = nearest(name, sorted(LOSSES))
-        raise InvalidOption(f"loss={name!r} is not known; give a function (scores, target, weight), or a name: {hint}")
-    function = LOSSES[name]
+    function = loss_named(name)
     if (function in _VALUES) != (head.task == "regression") and name != "logistic":
         fitting = sorted({"logistic", *(fit.__name__ for fit in (_VALUES if head.task == "regression" else _CLASSES))})
         raise InvalidOption(f"loss={name!r} does not fit a {head.task} model; choose from {', '.join(fitting)}")

@@ -173,6 +173,14 @@ def _method(name: str, head: Head) -> str | None:
     return {"loss": None, "log_loss": "predict_proba"}.get(name, "predict")
 
 
+def metric_named(name: str) -> str:
+    """The name in ``GREATER_IS_BETTER`` of a metric; ``InvalidOption`` for an unknown one."""
+    metric = ALIASES.get(name, name)
+    if metric not in GREATER_IS_BETTER:
+        raise InvalidOption(f"metric={name!r} is not known; {nearest(name, [*GREATER_IS_BETTER, *ALIASES])}")
+    return metric
+
+
 def _pick(name: str | None, head: Head, extra: Collection[str]) -> str:
     fits = _METRICS_OF_TASK[head.task]
     if head.link not in _PROBABILITIES and "predict_proba" not in extra:
@@ -183,9 +191,7 @@ def _pick(name: str | None, head: Head, extra: Collection[str]) -> str:
         return "accuracy"
     if name is None:
         return "loss" if head.task == "regression" and head.loss not in _SQUARED else fits[0]
-    metric = ALIASES.get(name, name)
-    if metric not in GREATER_IS_BETTER:
-        raise InvalidOption(f"metric={name!r} is not known; {nearest(name, [*GREATER_IS_BETTER, *ALIASES])}")
+    metric = metric_named(name)
     if metric not in fits:
         raise InvalidOption(
             f"metric={name!r} does not fit a {head.task} model with the link {head.link!r}; "

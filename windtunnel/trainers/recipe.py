@@ -222,6 +222,17 @@ class Recipe:
             wrong.append("epochs=None and max_steps=None set no end; give a whole number for one of them")
         if wrong:
             raise InvalidOption("recipe: " + "; ".join(wrong))
+        self._check_names()
+
+    def _check_names(self) -> None:
+        """Reject unknown names of metrics and losses before members are fitted; ``fit`` asks whether they suit."""
+        from windtunnel.objectives.losses import loss_named
+        from windtunnel.objectives.metrics import metric_named
+
+        if self.metric is not None:
+            metric_named(self.metric)
+        if isinstance(self.loss, str):
+            loss_named(self.loss)
 
     @classmethod
     def named(cls, name: str) -> Recipe:

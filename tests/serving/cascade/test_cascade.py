@@ -246,6 +246,12 @@ def test_a_small_model_that_is_wrong_predicts_nothing_alone():
     assert (wrong.confidence, wrong.early) == (NEVER, 0.0)
 
 
+@pytest.mark.parametrize("options", [{"accuracy_loss": "1"}, {"accuracy_loss": 1}, {"gamma": "0"}, {"metric": "f1"}])
+def test_invalid_options_are_rejected(options):
+    with pytest.raises(windtunnel.InvalidOption, match=f"{next(iter(options))}=.*; accepted are"):
+        windtunnel.cascade(None, (), (), **options)
+
+
 def test_pipelines_without_groups_are_rejected(rows):
     frame, target = rows
     pipeline = make_pipeline(StandardScaler(), LogisticRegression()).fit(frame[["a", "b"]], target)
