@@ -215,8 +215,8 @@ def predict(
 ) -> None:
     """Predict rows: a column ``prediction``, and for classifiers ``probability_<class>`` for each class.
 
-    Into a folder, files of any size are predicted in batches of rows. Files that are there already are left out, so
-    that the same command continues what was interrupted.
+    Into a folder, files of any size are predicted in batches of rows. Files of this model that are there already
+    are left out, so that the same command continues what was interrupted.
     """
     gc.disable()  # while torch and pandas are imported; each collection would walk through all of their objects
     from windtunnel.experiment.files import predict_frame, read_rows_of, write_table_file

@@ -50,6 +50,19 @@ def test_files_are_predicted_in_batches_and_left_out_once_they_are_there(files, 
     assert sorted(path.name for path in (folder / "scores").iterdir()) == ["a.parquet", "b.parquet"]
 
 
+def test_predictions_of_another_model_are_not_mixed_with_new_ones(tmp_path):
+    frame = pd.DataFrame({"x": np.arange(40.0)})
+    frame.to_parquet(tmp_path / "a.parquet")
+    frame.to_parquet(tmp_path / "b.parquet")
+    for first, rows, code in ((20, ["a.parquet"], 0), (10, ["a.parquet", "b.parquet"], 1), (20, ["b.parquet"], 0)):
+        fitted = LogisticRegression().fit(frame, frame.x >= first)
+        windtunnel.translate(fitted, calibrate=frame).save(tmp_path / "model.windtunnel")
+        done = run(tmp_path, *rows)
+        assert done.exit_code == code, done.output
+        assert ("predictions of another model: a.parquet" in " ".join(done.stderr.split())) == (code == 1)
+        assert (tmp_path / "scores" / "b.parquet").exists() == (rows == ["b.parquet"])
+
+
 def test_digits_that_a_vectorizer_counts_stay_texts(tmp_path):
     frame = pd.DataFrame({"note": ["007 x", "2024 x", "007", "y"] * 50, "x": np.arange(200.0)})
     parts = make_column_transformer((CountVectorizer(), "note"), ("passthrough", ["x"]))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from hashlib import sha256
 from itertools import chain
 from pathlib import Path
 
@@ -13,7 +14,7 @@ import pyarrow.parquet as pq
 
 from windtunnel.api.translation import Translation
 from windtunnel.atomic_write import replacing
-from windtunnel.errors import BadInput, InvalidOption
+from windtunnel.errors import BadInput, InvalidOption, join_some
 from windtunnel.experiment.files import (
     explain_damage,
     frame_of,
@@ -23,21 +24,24 @@ from windtunnel.experiment.files import (
     stem,
     text_columns,
 )
+from windtunnel.export.artefact.artefact import pack
 from windtunnel.progress import Phase, show_progress
 
 BATCH_ROWS = 65_536
+MODEL_KEY = b"windtunnel.model"
+"""Key of the model's SHA-256 in the metadata of a file of predictions."""
 
 
 def predict_files(net: Translation, paths: Sequence[Path], folder: Path | None) -> list[Path]:
     """Write the predictions of each file of rows to a Parquet file of the same name in a folder; returns the new files.
 
     Parquet files are read in batches of rows, the next one while the last one is predicted; CSV files as a whole. A
-    file is moved into place when it is complete. Files that are in the folder already are left out.
+    file is moved into place when it is complete. Files of this model that are in the folder already are left out.
 
     Raises
     ------
     InvalidOption
-        There is no folder, or two files would get the same file of predictions.
+        There is no folder, two files would get the same file of predictions, or the folder has one of another model.
     BadInput
         A file has another ending, cannot be read, or has rows that the source rejects; the files before it are written.
     """
@@ -50,23 +54,35 @@ def predict_files(net: Translation, paths: Sequence[Path], folder: Path | None) 
         raise InvalidOption("two files of rows would get the same file of predictions; predict them into two folders.")
     folder.mkdir(parents=True, exist_ok=True)
     missing = {target: path for target, path in targets.items() if not target.exists()}
+    model = sha256(pack(net)).hexdigest().encode()
+    if others := [target.name for target in targets if target not in missing and _model_of(target) != model]:
+        raise InvalidOption(
+            f"{folder} holds predictions of another model: {join_some(others)}. Give another folder, or delete them."
+        )
     with show_progress(True), Phase("predicting files", total=len(missing)) as phase:
         for target, path in missing.items():
             try:
-                _predict_file(net, path, target)
+                _predict_file(net, path, target, model)
             except BadInput as error:
                 raise BadInput(str(error) if str(path) in str(error) else f"{path}: {error}") from error
             phase.advance()
     return [*missing]
 
 
-def _predict_file(net: Translation, path: Path, target: Path) -> None:
+def _model_of(path: Path) -> bytes | None:
+    """The SHA-256 of the model whose predictions a file holds; None for a file that ``predict_files`` did not write."""
+    with explain_damage(path):
+        return (pq.read_schema(path).metadata or {}).get(MODEL_KEY)
+
+
+def _predict_file(net: Translation, path: Path, target: Path, model: bytes) -> None:
     tables = (
         pa.Table.from_pandas(predict_frame(net, rows), preserve_index=False) for rows in _ahead(_batches(net, path))
     )
     if (first := next(tables, None)) is None:
         raise BadInput(f"{path} has no rows; leave it out.")
-    with replacing(target) as temporary, pq.ParquetWriter(temporary, first.schema) as writer:
+    schema = first.schema.with_metadata({**(first.schema.metadata or {}), MODEL_KEY: model})
+    with replacing(target) as temporary, pq.ParquetWriter(temporary, schema) as writer:
         for table in chain([first], tables):
             writer.write_table(table)
 
