@@ -62,7 +62,8 @@ test-versions: $(VERSIONS)/.ready
 test-oldest: OTHERS := and not test_files_that and not test_fit_learns
 test-oldest test-versions:
 	$(<D)/bin/python -m pytest $(XDIST) -W ignore::FutureWarning -k "not parity_in_float32 and not warm_start $(OTHERS)" \
-		tests/api/test_translate.py tests/pipeline $(addprefix tests/translators/,composites linear preprocessing trees)
+		tests/api/test_translate.py tests/pipeline $(addprefix tests/translators/,test_unusual_pipelines.py composites \
+		linear preprocessing trees)
 
 # The sdist, a wheel built from it, and what a new user does first, in an empty environment without extras.
 PACKAGE := .venv-package

@@ -15,7 +15,8 @@ from sklearn.preprocessing import FunctionTransformer, MinMaxScaler, Normalizer,
 
 from windtunnel.errors import UnsupportedEstimator
 from windtunnel.pipeline.expressions import Columns, Concatenated, Expression, Raw, Step, Weighted
-from windtunnel.pipeline.graph import build_graph, fitted_columns
+from windtunnel.pipeline.fitted_columns import fitted_columns
+from windtunnel.pipeline.graph import build_graph
 from windtunnel.translators.not_fitted import NotFitted
 
 
@@ -100,6 +101,10 @@ def test_unions_inside_columns_inside_pipelines() -> None:
     assert drawn(build_graph(fitted)) == ("last", [parts])
 
 
+def catboost() -> cb.CatBoostClassifier:
+    return cb.CatBoostClassifier(iterations=2, allow_writing_files=False, verbose=0)
+
+
 ARRAY = FRAME[list(NUMBERS)].to_numpy()
 ON_COLUMNS = {
     "frame": (StandardScaler().fit(FRAME[["age", "income"]]), (["age", "income"], 2)),
@@ -109,6 +114,10 @@ ON_COLUMNS = {
     "trees on an array": (quick().fit(ARRAY, LABELS), (None, 3)),
     "booster": (booster(quick(), FRAME[["age", "income"]], LABELS), (["age", "income"], 2)),
     "booster on an array": (booster(quick(), ARRAY, LABELS), (None, 3)),
+    "frame with digits for names": (StandardScaler().fit(FRAME[["age"]].set_axis(["0"], axis=1)), (["0"], 1)),
+    "trees on a frame with digits": (quick().fit(FRAME[["age"]].set_axis(["0"], axis=1), LABELS), (None, 1)),
+    "catboost on an array": (catboost().fit(ARRAY, LABELS), (None, 3)),
+    "catboost on a frame with digits": (catboost().fit(FRAME[["age"]].set_axis(["0"], axis=1), LABELS), (["0"], 1)),
     "columns": (columns((one_hot(), list(TEXTS))).fit(FRAME), (list(MIXED), 5)),
     "nested": (make_pipeline("passthrough", make_pipeline(None, StandardScaler())).fit(FRAME[["age"]]), (["age"], 1)),
     "union": (make_union("passthrough", StandardScaler()).fit(FRAME[["age"]]), (["age"], 1)),

@@ -26,7 +26,8 @@ from windtunnel.modules.columns.affine import Affine
 from windtunnel.modules.outputs.class_outputs import Squeeze
 from windtunnel.modules.tables.category_table import Identity
 from windtunnel.pipeline.expressions import Columns, Concatenated, Expression, MethodOutput, Raw, Step, Weighted
-from windtunnel.pipeline.graph import build_graph, fitted_columns
+from windtunnel.pipeline.fitted_columns import fitted_columns
+from windtunnel.pipeline.graph import build_graph
 from windtunnel.program.head import Head
 from windtunnel.program.program import Program, ProgramStep
 from windtunnel.translators.conversions import (

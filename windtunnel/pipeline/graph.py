@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 from sklearn.compose import ColumnTransformer
 from sklearn.exceptions import NotFittedError
 from sklearn.pipeline import FeatureUnion, Pipeline
 from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils.validation import check_is_fitted
 
-from windtunnel.encode import Rows, as_frame
-from windtunnel.encode.rows import is_named
 from windtunnel.errors import UnsupportedEstimator
-from windtunnel.estimators.takes_sequence import leading_steps, takes_sequence
 from windtunnel.pipeline.expressions import Columns, Concatenated, Expression, Raw, Step, Weighted
 from windtunnel.translators.not_fitted import NotFitted
 from windtunnel.translators.registry import has_converter
@@ -29,36 +27,6 @@ def build_graph(pipeline: Any, inputs: Expression | None = None, name: str = "")
             f"{pipeline!r} is not an estimator; give a fitted scikit-learn pipeline, a fitted estimator or a Booster."
         )
     return _walk(pipeline, inputs or Raw(), name)
-
-
-def fitted_columns(pipeline: Any, sample: Rows | None = None) -> tuple[list[str] | None, int]:
-    """Names (None if it was fitted on an array) and number of the columns that a pipeline was fitted on.
-
-    A custom transformer as the first step may store neither; then the raw rows of ``sample`` tell.
-    """
-    if takes_sequence(pipeline):
-        return None, 1
-    first: Any = next(leading_steps(pipeline), None)
-    if hasattr(first, "feature_name") and hasattr(first, "num_feature"):  # a raw booster
-        names: Any = first.feature_name()
-    else:
-        names = getattr(first, "feature_names_in_", None)
-    width = getattr(first, "n_features_in_", len(names) if names is not None else None)
-    if hasattr(first, "tree_count_"):  # CatBoost, whose n_features_in_ is 0 once it comes from a file
-        names = first.feature_names_
-        width = len(names)
-    if width is None and sample is not None and hasattr(first, "transform"):
-        frame = as_frame(sample)
-        return ([str(name) for name in frame.columns] if is_named(sample) else None), frame.shape[1]
-    if width is None:
-        raise UnsupportedEstimator(
-            f"{type(first or pipeline).__name__} does not tell how many columns it was fitted on (n_features_in_); "
-            "fit it, or put a step that does in front, such as a ColumnTransformer; of a custom transformer, give a "
-            "few raw rows as calibrate=."
-        )
-    # LightGBM and CatBoost invent names for arrays; such rows are taken by position.
-    invented = names is None or all(str(name) in (f"Column_{i}", str(i)) for i, name in enumerate(names))
-    return (None if invented else [str(name) for name in names]), int(width)
 
 
 def _walk(estimator: Any, inputs: Expression, name: str, width: int | None = None) -> Expression:
@@ -91,7 +59,7 @@ def _column_transformer(fitted: ColumnTransformer, inputs: Expression, name: str
             continue
         path = _path(name, part_name)
         outputs = fitted.output_indices_[part_name]
-        columns = Columns(inputs, positions, flat=isinstance(key, str | int))
+        columns = Columns(inputs, positions, flat=np.isscalar(key))
         output = _walk(part, columns, path, outputs.stop - outputs.start)
         parts.append(_weighted(output, weights.get(part_name), path))
     return Concatenated(tuple(parts), fitted, inputs)
@@ -116,7 +84,7 @@ def _passes(step: Any) -> bool:
     if step is None or (isinstance(step, str) and step == "passthrough"):
         return True
     # What ColumnTransformer puts in the place of "passthrough" when it is fitted.
-    return isinstance(step, FunctionTransformer) and step.func is None
+    return isinstance(step, FunctionTransformer) and step.func is None and not step.validate
 
 
 def _path(name: str, step: str) -> str:

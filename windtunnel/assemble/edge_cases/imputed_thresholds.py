@@ -32,7 +32,7 @@ class ImputedValue(NamedTuple):
 
 
 def follow(transform: Callable[[FloatRows], Any], module: Module, values: Sequence[ImputedValue]) -> list[ImputedValue]:
-    """The imputed values after one more step; NaN if it mixes columns or does not accept NaN.
+    """The imputed values after one more step; NaN if it mixes columns or rejects the values.
 
     Parameters
     ----------
@@ -53,8 +53,11 @@ def follow(transform: Callable[[FloatRows], Any], module: Module, values: Sequen
     with warnings.catch_warnings():
         # An imputer that drops columns has warned in fitting, and warns again.
         warnings.simplefilter("ignore")
-        # Not every step takes NaN; 1 stands in for what is still missing, as all steps take it.
-        output = transform(np.where(missing, 1.0, row))
+        # Not every step takes NaN; 1 stands in for what is still missing, as nearly all steps take it.
+        try:
+            output = transform(np.where(missing, 1.0, row))
+        except ValueError:  # the logarithm of an imputed 0 is infinite
+            return [ImputedValue()] * len(translated)
     source = np.array(output, dtype=np.float64)[0]
     if not imputes:
         source[missing[0]] = np.nan

@@ -176,7 +176,8 @@ def find_hosts(graph: GraphData, host: Any, trusted: bool) -> list[HostStep]:
             f"the steps {without} stayed on the host, and no file holds their code; "
             "give the fitted pipeline that was translated: windtunnel.load(path, host=pipeline), or Cascade.load alike."
         )
-    from windtunnel.pipeline.graph import build_graph, fitted_columns
+    from windtunnel.pipeline.fitted_columns import fitted_columns
+    from windtunnel.pipeline.graph import build_graph
 
     needed, encoder = ", ".join(f"{data.name!r} ({data.estimator})" for data in graph.hosts), graph.encoder
     # A custom transformer as the first step does not tell its columns; then these do.

@@ -7,7 +7,9 @@ from typing import Any
 
 import category_encoders as ce
 import numpy as np
+import pandas as pd
 from category_encoders.count_target import CountTargetEncoder
+from pandas.api.types import infer_dtype
 
 from windtunnel.encode.columns import is_missing
 from windtunnel.errors import UnsupportedEstimator
@@ -69,7 +71,14 @@ def target_encoder(fitted: Any) -> CategoryEncoding:
 def left_out_encoder(fitted: Any) -> CategoryEncoding:
     """Category -> mean of the target. Reads cols and mapping, where None has no place beside NaN."""
     _check_single(fitted)
-    return _encoding(fitted, {column: counts.index for column, counts in fitted.mapping.items()}, tells_none=True)
+    types = dict(zip(fitted.feature_names_in_, fitted.feature_dtypes_in_, strict=True))
+    known = {column: counts.index for column, counts in fitted.mapping.items()}
+    if booleans := [name for name, index in known.items() if "bool" in (str(types[name]), infer_dtype(index)[:4])]:
+        raise UnsupportedEstimator(
+            f"{type(fitted).__name__} encodes the booleans in {', '.join(map(repr, booleans))} by their type in each "
+            "call, which no table can hold; convert them to text and fit again"
+        )
+    return _encoding(fitted, known, tells_none=True)
 
 
 @translates(ce.SummaryEncoder, trainable=ROWS, notes="as transform has it, without a target")
@@ -113,6 +122,11 @@ def hashing_encoder(fitted: ce.HashingEncoder) -> CategoryEncoding:
         )
     dtypes = dict(zip(fitted.feature_names_in_, fitted.feature_dtypes_in_, strict=True))
     hashed = {column: dtypes[column] for column in fitted.cols}
+    if inexact := sorted({str(dtype) for dtype in hashed.values() if not _hashed_by_value(dtype)}):
+        raise UnsupportedEstimator(
+            f"HashingEncoder hashes values of the types {inexact} as texts that depend on the other values of a call; "
+            "fit it on text, whole numbers or float64"
+        )
     kinds = {getattr(dtype, "kind", "O") for dtype in hashed.values()}
     # Columns of numbers of several types are hashed as the texts of one common type: 1 as "1.0".
     if kinds - set("O") and (len({str(dtype) for dtype in hashed.values()}) > 1 or kinds - set("iuf")):
@@ -126,6 +140,15 @@ def hashing_encoder(fitted: ce.HashingEncoder) -> CategoryEncoding:
 
     categories = [missing(column) if column in hashed else None for column in fitted.feature_names_in_]
     return CategoryEncoding(categories, buckets=fitted.n_components)
+
+
+def _hashed_by_value(dtype: Any) -> bool:
+    """Whether a column of this type is hashed as the texts of its values, whatever else the rows hold."""
+    if isinstance(dtype, pd.CategoricalDtype):
+        return bool(infer_dtype(dtype.categories) == "string")
+    if isinstance(dtype, pd.StringDtype):
+        return dtype.na_value is not pd.NA
+    return isinstance(dtype, np.dtype) and dtype not in (np.float16, np.float32)
 
 
 def _ordinal(fitted: Any) -> dict[Any, Any]:

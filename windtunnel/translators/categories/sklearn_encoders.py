@@ -50,7 +50,11 @@ def _vocabularies(fitted: OneHotEncoder | OrdinalEncoder | TargetEncoder) -> lis
 
 def plain_categories(fitted: Any, column: Any, categories: Iterable[Any]) -> list[Any]:
     """Check that the categories of a column are str, int, float, bool or one missing value; as Python values."""
-    plain = [value.item() if isinstance(value, np.generic) else value for value in categories]
+    times = np.datetime64, np.timedelta64  # whose items may be whole numbers
+    plain = [
+        value.item() if isinstance(value, np.generic) and not isinstance(value, times) else value
+        for value in categories
+    ]
     strange = sorted({type(value).__name__ for value in plain if not isinstance(value, str | int | float | None)})
     # None and NaN alike become the one missing id of a column.
     if sum(is_missing(value) for value in plain if isinstance(value, float | None)) > 1:

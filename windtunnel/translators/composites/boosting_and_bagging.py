@@ -10,6 +10,7 @@ import torch
 from numpy.typing import NDArray
 from sklearn import ensemble, tree
 
+from windtunnel.estimators.fitting import last_step
 from windtunnel.modules.ensembles.ensemble import LabelVotes, MeanOfMembers, WeightedMedian
 from windtunnel.modules.ensembles.init_scores import LastColumns
 from windtunnel.modules.trees.hard import HardTrees
@@ -109,7 +110,8 @@ def bagging_regressor(fitted: ensemble.BaggingRegressor) -> Predictor | Composit
         values = [leaf_values(member) for member in members]
         loss = LOSSES.get(members[0].criterion, "squared")
         return Predictor(_mean_of_trees(fitted, values), loss=loss, flat=members[0].n_outputs_ == 1)
-    prediction = np.asarray(members[0].predict(np.zeros((1, len(fitted.estimators_features_[0])))))
+    last = last_step(members[0])  # the others may reject a row of zeros
+    prediction = np.asarray(last.predict(np.zeros((1, int(last.n_features_in_)))))
     targets = 1 if prediction.ndim == 1 else prediction.shape[1]
     places = torch.arange(len(members) * targets).reshape(-1, targets)
     mean = MeanOfMembers(places, float(len(members)))

@@ -9,6 +9,7 @@ from torch import Tensor
 from windtunnel.estimators import MatrixFactorization
 from windtunnel.modules.linear.factor_model import FactorModel
 from windtunnel.translators.arrays import tensor
+from windtunnel.translators.categories.sklearn_encoders import plain_categories
 from windtunnel.translators.conversions import InputColumns, Predictor
 from windtunnel.translators.registry import translates
 
@@ -23,7 +24,8 @@ def matrix_factorization(fitted: MatrixFactorization) -> Predictor:
     users = _rows(fitted.user_biases_, fitted.user_factors_)
     items = _rows(fitted.item_biases_, fitted.item_factors_)
     scores = FactorModel(tensor([fitted.mean_]), users, items)
-    return Predictor(scores, reads=InputColumns({0: fitted.users_, 1: fitted.items_}))
+    known = {column: plain_categories(fitted, column, ids) for column, ids in enumerate((fitted.users_, fitted.items_))}
+    return Predictor(scores, reads=InputColumns(known))
 
 
 def _rows(biases: NDArray[np.float64], factors: NDArray[np.float64]) -> Tensor:

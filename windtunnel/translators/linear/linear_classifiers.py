@@ -36,12 +36,20 @@ MARGIN_LOSSES = {
     linear_model.LogisticRegression,
     linear_model.LogisticRegressionCV,
     trainable=TRAINABLE,
-    notes="binary and multinomial",
+    notes="binary and multinomial; one-vs-rest of scikit-learn before 1.8",
 )
 def logistic_regression(fitted: linear_model.LogisticRegression) -> Predictor:
-    """Log-odds x coef_^T + intercept_; one score for two classes, else one per class and a softmax."""
+    """Scores x coef_^T + intercept_; one for two classes (log-odds), else one per class and a softmax.
+
+    Before scikit-learn 1.8 ``multi_class`` may ask for one-vs-rest, as liblinear does for three classes or more; for
+    two classes "multinomial" has half the log-odds as its score.
+    """
+    multi_class = getattr(fitted, "multi_class", "")
     if len(fitted.classes_) <= 2:
-        return Predictor(linear(fitted), link="sigmoid", loss="logistic")
+        scale = {"scale": 2.0} if multi_class == "multinomial" else {}
+        return Predictor(linear(fitted), link="sigmoid", loss="logistic", link_options=scale, loss_options=scale)
+    if multi_class == "ovr" or (multi_class and multi_class != "multinomial" and fitted.solver == "liblinear"):
+        return Predictor(linear(fitted), link="one_vs_rest", loss="logistic")
     return Predictor(linear(fitted), link="softmax", loss="softmax")
 
 

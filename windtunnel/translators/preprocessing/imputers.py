@@ -57,6 +57,8 @@ def _filling(missing_values: Any, statistics: list[Any]) -> Callable[[int, list[
     by_nan = missing_values is not None and bool(pd.isna(missing_values))
 
     def is_filled(value: Any) -> bool:
+        if missing_values is pd.NA:
+            return bool(pd.isna(value))
         # An imputer of NaN leaves None alone, and one of None leaves NaN alone.
         return bool(value != value) if by_nan else value is None if missing_values is None else value == missing_values
 

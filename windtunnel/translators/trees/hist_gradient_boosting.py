@@ -11,6 +11,7 @@ from sklearn import ensemble
 from windtunnel.encode.columns import is_missing
 from windtunnel.modules.trees.hard import HardTrees
 from windtunnel.modules.trees.single_tree import SingleTree, child_numbers, join
+from windtunnel.translators.categories.sklearn_encoders import plain_categories
 from windtunnel.translators.conversions import InputColumns, Predictor
 from windtunnel.translators.registry import translates
 from windtunnel.translators.trees import TRAINABLE
@@ -40,7 +41,7 @@ def classifier(fitted: ensemble.HistGradientBoostingClassifier) -> Predictor:
 @translates(
     ensemble.HistGradientBoostingRegressor,
     trainable=TRAINABLE,
-    notes="every loss, missing values, native categories of any type",
+    notes="every loss, missing values, native categories of texts, numbers and booleans",
 )
 def regressor(fitted: ensemble.HistGradientBoostingRegressor) -> Predictor:
     """``_baseline_prediction`` and the leaves of ``_predictors``, in the logarithm for poisson and gamma."""
@@ -57,7 +58,7 @@ def _codes(fitted: Any) -> dict[int, list[Any]]:
     columns = np.flatnonzero(fitted.is_categorical_).tolist()
     # A missing value among the categories has no code: for the trees it is a missing number.
     categories = [[value for value in column.tolist() if not is_missing(value)] for column in encoder.categories_]
-    return dict(zip(columns, categories, strict=True))
+    return {column: plain_categories(fitted, column, known) for column, known in zip(columns, categories, strict=True)}
 
 
 def _scores(fitted: Any) -> HardTrees:

@@ -217,7 +217,14 @@ def _boosted(fitted: Any, **options: Any) -> Predictor | Composite:
         row = np.zeros((1, int(fitted.n_features_in_)), np.float32)
         return Predictor(HardTrees.of(_stages(fitted, fitted._raw_predict_init(row)[0])), **options)
     method = "predict_proba" if is_classifier(fitted) else "predict"
-    if getattr(init, method)(np.zeros((1, int(fitted.n_features_in_)), np.float32)).dtype == np.float32:
+    try:
+        prediction = getattr(init, method)(np.zeros((1, int(fitted.n_features_in_)), np.float32))
+    except ValueError as error:
+        raise UnsupportedEstimator(
+            f"{type(fitted).__name__} starts from a {type(init).__name__} that rejects a row of zeros ({error}), which "
+            "tells whether it computes in float64; put the steps that reject it in front of the booster"
+        ) from error
+    if prediction.dtype == np.float32:
         raise UnsupportedEstimator(
             f"{type(fitted).__name__} starts from a {type(init).__name__} that computes in float32, as boosting rounds "
             "its rows, so its predictions cannot be reproduced exactly; take an init that computes in float64, such "

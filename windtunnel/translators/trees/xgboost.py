@@ -198,7 +198,7 @@ class _Model:
 
 
 def _model(fitted: Any) -> _Model:
-    if not math.isnan(fitted.missing):
+    if fitted.missing is not None and not math.isnan(fitted.missing):
         raise UnsupportedEstimator(
             f"{type(fitted).__name__} with missing={fitted.missing!r} takes that number for missing; fit it with "
             "missing=nan, after SimpleImputer or a FunctionTransformer that puts NaN in its place"
