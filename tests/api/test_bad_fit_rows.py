@@ -13,10 +13,11 @@ import torch
 from case import NUMBERS, quick
 from lightgbm import LGBMRegressor
 from linear_case import FRAME, QUICK, READS, Y, linear, says
-from sklearn.ensemble import GradientBoostingClassifier
-from sklearn.linear_model import LinearRegression
+from sklearn.base import clone
+from sklearn.ensemble import GradientBoostingClassifier, RandomForestClassifier
+from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.preprocessing import PowerTransformer, StandardScaler
 
 import windtunnel
 from windtunnel.errors import BadInput, InvalidOption
@@ -249,6 +250,26 @@ def test_rows_that_predict_rejects_are_not_used_for_training_or_validation(
         net.predict(bad)
     for train, valid in ((bad, good), (good, bad)):
         with pytest.raises(BadInput, match="1 of 300 rows have no finite score: .* in 'age'"):
+            net.fit((train, Y["label"]), (valid, Y["label"]), **QUICK | options)
+
+
+@pytest.mark.parametrize("options", [{}, {"residual": False}], ids=["residual", "joint"])
+@pytest.mark.parametrize(
+    ("source", "value"),
+    [
+        (make_pipeline(PowerTransformer(method="box-cox"), LogisticRegression()), -3.0),
+        (RandomForestClassifier(3, random_state=0), 1e39),
+    ],
+    ids=["box-cox", "beyond float32"],
+)
+def test_finite_numbers_that_predict_rejects(
+    source: Any, value: float, options: dict[str, Any], rows: pd.DataFrame
+) -> None:
+    good = rows[["age", "income"]].abs() + 1
+    net = windtunnel.translate(clone(source).fit(good, Y["label"]), calibrate=good)
+    bad = good.assign(age=[value, *good["age"][1:]])
+    for train, valid in ((bad, good), (good, bad)):
+        with pytest.raises(BadInput, match="1 of 300 rows have no finite score"):
             net.fit((train, Y["label"]), (valid, Y["label"]), **QUICK | options)
 
 

@@ -304,14 +304,18 @@ class ScoringPipeline(nn.Module):
     def check_rows(self, batch: Batch) -> None:
         """Check that rows can be used for training and validation: ``predict`` accepts each of them.
 
-        Only rows with missing, infinite or unknown values are checked, and none of a transformer.
+        Rows of a transformer are not checked, and of other rows only those with missing, infinite, unknown or very
+        large values, unless a step may reject what another one computes from ordinary values.
 
         Raises
         ------
         BadInput
             A step of the source rejects a row, or a row has no finite score.
         """
-        failed = ~torch.isfinite(batch.numbers).all(dim=1) | (batch.ids < FIRST_ID).any(dim=1)
+        if self.facts().may_reject_computed_values:
+            failed = torch.ones(len(batch.ids), dtype=torch.bool)
+        else:
+            failed = ~(batch.numbers.abs() <= LARGE).all(dim=1) | (batch.ids < FIRST_ID).any(dim=1)
         if self.head.task == "transform" or not failed.any():
             return
         suspect = batch.take(failed)

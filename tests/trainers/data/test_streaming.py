@@ -12,11 +12,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import pytorch_lightning as pl
 import torch
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer
 from stream_rows import NUMBERS, PATTERN, ROWS, TEXTS, click_net, numbers_of, pipeline, table, valid_rows, write
 from torch.utils.data import DataLoader
 
@@ -481,3 +485,16 @@ def test_checkpoints_within_an_epoch_that_cannot_be(net: Any, folder: Path, tmp_
     trainer = pl.Trainer(accumulate_grad_batches=2, **options)
     with pytest.raises(InvalidOption, match="checkpoint_every=5 would lose gradients .* over 2 batches"):
         net.fit(rows, valid_rows(), trainer=trainer, checkpoint_every=5, checkpoint_dir=tmp_path)
+
+
+def test_infinite_numbers_are_told_apart_by_their_sign(tmp_path: Path) -> None:
+    random = np.random.default_rng(0)
+    X = pd.DataFrame({"a": random.normal(size=1000), "b": random.normal(size=1000)})
+    y = (X["a"] > 0).astype(int)
+    net = windtunnel.translate(make_pipeline(FunctionTransformer(np.exp), LogisticRegression()).fit(X, y))
+    X.loc[0, "a"], X.loc[900, "a"] = -np.inf, np.inf
+    assert net.predict(X[:1]) == 0
+    pq.write_table(pa.Table.from_pandas(X.assign(y=y)), tmp_path / "rows.parquet")
+    stream = windtunnel.stream(net, tmp_path / "rows.parquet", target="y", batch_size=200, shuffle=False)
+    with pytest.raises(BadInput, match="1 of 200 rows have no finite score"):
+        net.fit(stream, (X[1:800], y[1:800]), residual=False, epochs=1, progress=False)

@@ -15,6 +15,7 @@ from torch.utils.data import IterableDataset, get_worker_info
 
 from windtunnel.encode import MISSING_ID, UNKNOWN_ID, Batch
 from windtunnel.errors import BadInput, nearest
+from windtunnel.program.row_slices import LARGE
 from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.trainers.data.encoded_loader import EncodedLoader, check_whole, share_steps
 from windtunnel.trainers.data.encoding import encode_item
@@ -135,12 +136,16 @@ class ParquetStream(IterableDataset[Any], EncodedLoader):
         return rows, *blocks[2:]
 
     def _check(self, rows: Batch) -> None:
-        """Reject rows as ``check_rows`` does; each pattern of missing and infinite values is checked once.
+        """Reject rows as ``check_rows`` does; each pattern of missing, infinite and very large values is checked once.
 
         The reading thread must not do so, because ``check_rows`` runs the program that is being trained.
         """
+        if self.net.facts().may_reject_computed_values:  # the pattern of a row does not tell whether it is rejected
+            self.net.check_rows(rows)
+            return
         numbers, ids = rows
-        special = torch.cat([numbers.isnan(), numbers.isinf(), ids == UNKNOWN_ID, ids == MISSING_ID], dim=1)
+        of_numbers = numbers.isnan(), numbers.isinf(), numbers < -LARGE, numbers > LARGE
+        special = torch.cat([*of_numbers, ids == UNKNOWN_ID, ids == MISSING_ID], dim=1)
         (index,) = special.any(dim=1).nonzero(as_tuple=True)
         patterns = [pattern.tobytes() for pattern in np.packbits(special[index].numpy(), axis=1)]
         new = [place for place, pattern in enumerate(patterns) if pattern not in self._checked_patterns]
