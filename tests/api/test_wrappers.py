@@ -9,7 +9,7 @@ from scipy.sparse import issparse
 from sklearn import config_context
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.compose import make_column_transformer
-from sklearn.datasets import load_breast_cancer, load_diabetes
+from sklearn.datasets import load_breast_cancer, load_diabetes, make_classification
 from sklearn.exceptions import NotFittedError
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
@@ -211,7 +211,9 @@ def test_a_class_with_one_row_leaves_rows_for_validation():
 
 
 def test_too_few_rows_to_hold_out_are_reported_as_training_rows():
-    with pytest.warns(UserWarning, match="1 rows are too few to hold some out"):
+    with pytest.warns(
+        UserWarning, match="cannot hold training rows out: 1 rows with a weight above 0 are too few. It validates"
+    ):
         history = WindTunnelRegressor(recipe=Recipe(epochs=1)).fit([[0.0]], [1.0]).history_
     assert "on 1 training rows" in str(history)
 
@@ -311,6 +313,24 @@ def test_a_fitted_wrapper_reports_on_test_rows_and_exports(tmp_path):
     assert "fine-tuned" in estimator.report((X[300:], y[300:])).test_scores
     estimator.export(tmp_path / "model.c")
     assert (tmp_path / "model.c").stat().st_size
+
+
+def test_a_fit_that_fails_leaves_the_estimator_as_it_was(monkeypatch):
+    X, y = make_classification(300, random_state=0)
+    model = WindTunnelClassifier(recipe=Recipe(epochs=1)).fit(X, y)
+    before = model.translation_, model.pipeline_, model.history_
+    with pytest.raises(InvalidOption, match="does not fit a binary model"):
+        model.set_params(recipe=Recipe(metric="rmse")).fit(X, 1 - y)
+    assert (model.translation_, model.pipeline_, model.history_) == before
+
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("windtunnel.trainers.finetune.calibration", interrupted)  # after the installation
+    with pytest.raises(KeyboardInterrupt):
+        model.set_params(recipe=Recipe(epochs=2)).fit(X, 1 - y)
+    assert model.translation_ is not before[0] and model.history_ is not before[2]
+    assert (model.predict(X) == model.pipeline_.predict(X)).mean() > 0.9 > (model.predict(X) == y).mean()
 
 
 def test_options_of_the_translation_are_checked_before_anything_is_fitted():

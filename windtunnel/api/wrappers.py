@@ -153,28 +153,32 @@ class _WindTunnel(BaseEstimator):
         return self
 
     def _fit_pipeline(self, train: Any, valid: Any, calibrate: Any, recipe: Recipe) -> None:
-        self.pipeline_ = fit_estimator(self._source(), *train, validation=valid)
+        source = fit_estimator(self._source(), *train, validation=valid)
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="calibrate= has")  # there are no more rows to give
-            self.translation_ = translate(
-                self.pipeline_,
+            net = translate(
+                source,
                 level=self.level,
                 start=self.start,
                 temperature=self.temperature,
                 calibrate=calibrate,
                 untranslated=self.untranslated,
             )
-        self.translation_.fit(train, valid, recipe=recipe, progress=self.progress)
+        try:
+            net.fit(train, valid, recipe=recipe, progress=self.progress)
+        finally:
+            if net.history is not None:  # after an interrupt that of the best model so far
+                self.pipeline_, self.translation_ = source, net
 
     def _fit_members(self, train: Any, valid: Any, recipe: Recipe) -> None:
-        if hasattr(self, "pipeline_"):  # of an earlier fit without folds
-            del self.pipeline_
         source = self._source()
         if early_stopping_options(last_step(source)):  # members get the number of trees at which it stops
             source = clone_for_refit(fit_estimator(source, *train, validation=valid))
         self.translation_ = crossfit(
             source, *train, valid=valid, folds=self.folds, recipe=recipe, seed=recipe.seed, progress=self.progress
         )
+        if hasattr(self, "pipeline_"):  # of an earlier fit without folds
+            del self.pipeline_
 
     def _validation(self, eval_set: Any) -> tuple[Any, ...]:
         """The validation rows, in the form that ``Translation.fit`` takes."""
