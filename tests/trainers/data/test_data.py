@@ -252,7 +252,7 @@ def test_which_rows_are_validated_on(net: SmallNet) -> None:
     assert validated(_frames(X, y)) == ("held-out rows", 80, 20)
     assert validated(_frames(X, y), _frames(X[:30], y[:30])) == ("validation rows", 100, 30)
     with pytest.warns(
-        UserWarning, match="^2 rows are too few to hold some out: fit validates on training rows"
+        UserWarning, match="^fit cannot hold training rows out: 2 rows .* are too few. It validates on training rows"
     ) as told:
         assert validated((X[:2], ["no", "yes"])) == ("training rows", 2, 2)
     assert told[0].filename == __file__

@@ -13,9 +13,10 @@ import torch
 from lightgbm import LGBMClassifier
 from numpy.typing import NDArray
 from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
-from sklearn.linear_model import LinearRegression
+from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.metrics import log_loss
 from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OrdinalEncoder
 
 import windtunnel
 from windtunnel.errors import BadInput, InvalidOption
@@ -144,6 +145,23 @@ def test_loaders_of_raw_and_of_encoded_rows_refresh_as_their_rows(path: Path) ->
     raw = torch.utils.data.DataLoader(batches(new), batch_size=None, collate_fn=lambda item: item)  # type: ignore[arg-type]
     from_loaders.refresh(raw, valid=iter(batches(valid)), replay=encoded, keep_old=False)
     np.testing.assert_array_equal(from_rows.predict_proba(valid[0]), from_loaders.predict_proba(valid[0]))
+
+
+def test_a_loader_of_another_translation_is_rejected(path: Path) -> None:
+    net, (X, y) = windtunnel.load(path), make_rows(500, 1, OLD)
+    other = windtunnel.translate(make_pipeline(OrdinalEncoder(), LogisticRegression()).fit(X, y))
+    encoded = windtunnel.loader(other, X, y)
+    for loader in (encoded, torch.utils.data.DataLoader(encoded, batch_size=None)):
+        with pytest.raises(BadInput, match="the loader new= was encoded by another translation"):
+            net.refresh(loader)
+
+
+def test_batches_may_have_no_weights(path: Path) -> None:
+    net, other = windtunnel.load(path), windtunnel.load(path)
+    new = make_rows(1500, 1, NEW)
+    net.refresh([(*batch, None) for batch in batches(new)])
+    other.refresh(new)
+    np.testing.assert_array_equal(net.predict_proba(new[0]), other.predict_proba(new[0]))
 
 
 def test_arrays_of_a_default_data_loader() -> None:

@@ -23,6 +23,14 @@ def hold_out_mask(target: Tensor, weight: Tensor | None, fraction: float, seed: 
     return chosen
 
 
+def why_not_held_out(target: Tensor, weight: Tensor | None) -> str:
+    """Why ``can_hold_out`` is false for some of these rows."""
+    counted = target if weight is None else target[weight > 0]
+    if target.is_floating_point() or len(counted) < 10:
+        return f"{len(counted)} rows with a weight above 0 are too few"
+    return "those that would be held out have fewer than two classes"
+
+
 def can_hold_out(chosen: Tensor, target: Tensor, weight: Tensor | None) -> bool:
     """Whether rows are left on both sides of a mask, and the chosen ones have two classes if the target has classes."""
     counted = torch.ones_like(chosen) if weight is None else weight.cpu() > 0

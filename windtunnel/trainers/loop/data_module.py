@@ -16,6 +16,7 @@ from windtunnel.progress import announce
 from windtunnel.trainers.data.encoded_loader import EncodedLoader
 from windtunnel.trainers.data.encoded_rows import EncodedRows, LazilyEncodedRows
 from windtunnel.trainers.data.fit_input import FitInput
+from windtunnel.trainers.data.hold_out import why_not_held_out
 from windtunnel.trainers.processes import world
 from windtunnel.trainers.recipe import Recipe
 
@@ -105,17 +106,19 @@ def _with_validation_rows(
         return rows, valid, "validation rows"
     if (split := rows.hold_out(recipe.validation_fraction, recipe.seed)) is not None:
         return *split, "held-out rows"
-    if isinstance(rows, EncodedRows):  # FitInput warns of loaders
+    if isinstance(rows, EncodedRows) and rows.target is not None:  # FitInput warns of loaders
         warn_caller(
-            f"{rows.size} rows are too few to hold some out: fit validates on training rows, and trains no "
-            "residual model. Give validation rows as valid=.",
+            f"fit cannot hold training rows out: {why_not_held_out(rows.target, rows.weight)}. It validates on "
+            "training rows, and trains no residual model. Give validation rows as valid=.",
         )
     return rows, rows, "training rows"
 
 
 def _are_same(train: EncodedLoader, valid: EncodedLoader) -> bool:
-    """Whether two loaders have the same rows in memory, in the same order."""
+    """Whether two loaders have the same encoded rows in memory, in the same order."""
     if not (isinstance(train, EncodedRows) and isinstance(valid, EncodedRows)) or train.target is None:
+        return False
+    if isinstance(train, LazilyEncodedRows) or isinstance(valid, LazilyEncodedRows):
         return False
     pairs = [(train.target, valid.target), *zip(train.rows, valid.rows, strict=True)]
     return all(other is not None and torch.equal(one.nan_to_num(), other.nan_to_num()) for one, other in pairs)

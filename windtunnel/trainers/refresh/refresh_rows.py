@@ -16,10 +16,10 @@ from windtunnel.encode.row_values import to_arrays
 from windtunnel.encode.rows import count_rows, dimensions
 from windtunnel.errors import BadInput
 from windtunnel.program.translated import TranslatedPipeline
-from windtunnel.trainers.data.encoded_loader import EncodedLoader
 from windtunnel.trainers.data.encoding import check_weights, encode
-from windtunnel.trainers.data.hold_out import can_hold_out, hold_out_mask
+from windtunnel.trainers.data.hold_out import can_hold_out, hold_out_mask, why_not_held_out
 from windtunnel.trainers.data.labelled_rows import LabelledRows, Targets
+from windtunnel.trainers.data.loader_adapter import LoaderAdapter
 
 HELD_OUT = 0.2
 
@@ -79,8 +79,8 @@ def read_input(net: TranslatedPipeline, name: str, data: Any) -> tuple[Any, ...]
         raise BadInput(
             f"{name}= is a {type(data).__name__}; refresh takes (X, y) or (X, y, weight), or a loader of such batches"
         )
-    if isinstance(data, EncodedLoader) and data.schema is not None:
-        data.schema.check(net, f"the loader {name}=")
+    if (schema := LoaderAdapter(net, data).schema) is not None:
+        schema.check(net, f"the loader {name}=")
     items = [_checked_item(name, item) for item in data]
     if not items or len({*map(len, items)}) > 1:
         raise BadInput(f"the loader {name}= yielded nothing, or weights with some batches only; give all or none")
@@ -97,7 +97,7 @@ def _checked_item(name: str, item: Any) -> Any:
 def _with_target(where: str, item: Any) -> tuple[Any, ...]:
     if item[1] is None:
         raise BadInput(f"{where} has None in the place of targets; refresh learns from them")
-    return tuple(item)
+    return tuple(item[:2] if item[-1] is None else item)
 
 
 def _concatenate(parts: list[Any]) -> Any:
@@ -128,11 +128,7 @@ def _hold_out(rows: Tensor, target: Tensor, weight: Tensor, seed: int) -> Tensor
     target, weight = target[rows], weight[rows]
     chosen = hold_out_mask(target, weight, HELD_OUT, seed)
     if not can_hold_out(chosen, target, weight):
-        why = "are too few to hold a fifth of them out; give more rows"
-        counted = target[weight > 0]
-        if not target.is_floating_point() and len(torch.unique(counted)) < 2:
-            why = "are all of one class, and the fifth of them that is held out needs two; give rows of another class"
-        raise BadInput(f"{len(counted)} rows with a weight above 0 {why}")
+        raise BadInput(f"a fifth of the rows cannot be held out: {why_not_held_out(target, weight)}; give more rows")
     mask = torch.zeros_like(rows)
     mask[rows] = chosen
     return mask
