@@ -68,3 +68,13 @@ def test_a_translation_is_trained_by_the_recipe_joint_however_the_recipe_is_give
     given = Recipe.resolve_joint(Recipe(epochs=5, seed=3), {"learning_rate": 0.002})
     assert (given.epochs, given.max_steps, given.seed, given.learning_rate) == (5, None, 3, 0.002)
     assert given.table_rate == joint.table_rate
+
+
+def test_an_override_of_the_end_replaces_that_of_the_recipe_in_joint_training_too() -> None:
+    for recipe, override, ends in (
+        (Recipe(epochs=5), {"max_steps": 100}, (None, 100)),
+        (Recipe(epochs=None, max_steps=50), {"epochs": 3}, (3, None)),
+    ):
+        for resolve in (Recipe.resolve, Recipe.resolve_joint):
+            resolved = resolve(recipe, override)
+            assert (resolved.epochs, resolved.max_steps) == ends

@@ -106,7 +106,7 @@ def fit(
 
     callback_list = () if callbacks is None else callbacks if isinstance(callbacks, list | tuple) else (callbacks,)
     lightning = TrainerOptions(accelerator, devices, precision, callback_list, log_dir, logger, trainer, progress)
-    lightning.check(options)
+    lightning.check({**resolved.changed(recipe), **options})
     directory, resumed = (None if path is None else Path(path) for path in (checkpoint_dir, resume_from))
     checkpoints = CheckpointOptions(directory, checkpoint_every, resumed)
     checkpoints.check(trainer)
@@ -114,14 +114,13 @@ def fit(
     categories_before, history_before = [replace(category) for category in net.encoder.categories], net.history
     try:
         with show_progress(progress), net.in_torch():
-            history = finetune(net, train, valid, resolved, joint_recipe, lightning, checkpoints)
+            finetune(net, train, valid, resolved, joint_recipe, lightning, checkpoints)
     except BaseException:
         # Encoding training rows made the encoder accept categories that the source rejects. Undo that if nothing was
         # installed.
         if net.history is history_before:
             net.replace_categories(categories_before)
         raise
-    net.record(history=history)
-    if progress:
-        log(f"fit: {history.summary}")
+    if progress and net.history is not None:
+        log(f"fit: {net.history.summary}")
     return net

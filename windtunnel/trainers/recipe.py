@@ -87,12 +87,13 @@ class Recipe:
         Whether to train a residual model on top of the pipeline. The steps of the pipeline stay as the source has
         them; only tree-block weights may scale its trees down. False trains the translation itself, its trees as soft
         networks. If no residual model is possible, as for more than 1,000 columns, True does so too, and keeps the
-        result only if it is significantly better on validation rows. Without a column that explains residuals, or with
-        a single validation row, True trains nothing.
+        result only if it is significantly better on validation rows. With a single validation row True trains
+        nothing.
 
         The residual model has a weight per value of a column and of an interaction, and a factorization machine. From
         3,000 training rows on a boosted residual may extend it: trees and a small network over numbers and target
         statistics, averaged with the scores; it is rejected only if it is worse by more than one standard error.
+        Where no column explains residuals, it is the only one that is trained.
         Interactions must be significant on the training rows and on the validation rows; further columns need mean
         residuals that correlate with the residuals of the validation rows.
 
@@ -272,16 +273,20 @@ class Recipe:
     def resolve_joint(cls, recipe: Recipe | str | None, overrides: dict[str, Any]) -> Recipe:
         """What ``resolve`` gives, for training the translation itself: without a residual model.
 
-        The default recipe gives way to "joint", on which the overrides and the options that a ``Recipe`` changes are
-        laid. A recipe that has joint training alone, such as "paper", stays as it is.
+        It is the recipe "joint", with the options in which a ``Recipe`` differs from the default one, and then with the
+        overrides. A recipe that has joint training alone, such as "paper", stays as it is.
         """
         given = cls.resolve(recipe, {})
         if given.joint and not given.residual:
             return cls.resolve(given, {**overrides, "residual": False})
-        default = cls()
-        values = {field.name: getattr(given, field.name) for field in fields(cls)}
-        changed = {name: value for name, value in values.items() if value != getattr(default, name)}
-        return cls.resolve("joint", {**changed, **overrides, "residual": False})
+        joint = cls.resolve("joint", given.changed(None))
+        return cls.resolve(joint, {**overrides, "residual": False})
+
+    def changed(self, recipe: Recipe | str | None) -> dict[str, Any]:
+        """The options that differ from those of the recipe of this name, or from the default ones."""
+        base = Recipe.named(recipe) if isinstance(recipe, str) else Recipe()
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {name: value for name, value in values.items() if value != getattr(base, name)}
 
     def rows_per_step(self, rows: int) -> int:
         """The batch size for a number of training rows."""

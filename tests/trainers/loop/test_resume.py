@@ -190,7 +190,7 @@ def test_checkpoints_that_do_not_match(tmp_path: Path) -> None:
         BadInput, match=r"was written with learning_rate=0.02 \(now 0.5\), seed=0 \(now 9\); resume with"
     ):
         finetune(net, rows(), resume_from=tmp_path, **QUICK | {"learning_rate": 0.5, "seed": 9})
-    with pytest.raises(BadInput, match="is past epoch 3 and epochs=2"):
+    with pytest.raises(BadInput, match="was written after 3 validations, and 2 are planned"):
         finetune(net, rows(), resume_from=tmp_path, **QUICK | {"epochs": 2})
     with pytest.raises(
         BadFile, match="belongs to another translation, or to other rows: net.last.bias, net.last.weight"

@@ -18,6 +18,7 @@ from windtunnel.trainers.loop.data_module import DataModule
 from windtunnel.trainers.loop.devices import check_devices
 from windtunnel.trainers.loop.module import FineTuning
 from windtunnel.trainers.loop.trainer_options import TrainerOptions
+from windtunnel.trainers.loop.weight_average import WeightAverage
 from windtunnel.trainers.recipe import Recipe
 
 
@@ -157,3 +158,33 @@ def test_an_epoch_without_validation_is_rejected() -> None:
     with pytest.raises(BadInput, match="an epoch ended without validation"):
         module = FineTuning(net, Recipe())
         BestCheckpoint(module).on_train_epoch_end(pl.Trainer(logger=False, enable_checkpointing=False), module)
+
+
+@pytest.mark.parametrize("precision", ["bf16-mixed", "32-true"])
+def test_gradients_are_clipped_in_any_precision(precision: str) -> None:
+    history = finetune(SmallNet(TASKS["binary"]), rows(), precision=precision, clip=0.5, **QUICK)
+    assert history.best > 0.5
+
+
+def test_a_recipe_has_no_options_beside_a_trainer() -> None:
+    trainer = pl.Trainer(max_epochs=1, accelerator="cpu", logger=False, enable_checkpointing=False)
+    with pytest.raises(InvalidOption, match="clip, epochs and trainer="):
+        finetune(SmallNet(TASKS["binary"]), rows(), trainer=trainer, recipe=Recipe(clip=0.1, epochs=7))
+
+
+def test_the_average_of_weights_counts_steps() -> None:
+    """With accumulated gradients a step is several batches."""
+    updates: list[int] = []
+
+    class Counted(WeightAverage):
+        def on_train_batch_end(self, trainer: pl.Trainer, *arguments: Any) -> None:
+            before = [weight.clone() for weight in self._average]
+            super().on_train_batch_end(trainer, *arguments)
+            updates.append(any((a != b).any() for a, b in zip(before, self._average, strict=True)))
+
+    silent = dict.fromkeys(("logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary"), False)
+    trainer = pl.Trainer(max_epochs=1, accelerator="cpu", accumulate_grad_batches=4, **silent)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("windtunnel.trainers.loop.training.WeightAverage", Counted)
+        finetune(SmallNet(TASKS["binary"]), rows(), trainer=trainer, batch_size=20, ema=0.9, learning_rate=0.1)
+    assert sum(updates) == trainer.global_step == -(-len(updates) // 4) > 2

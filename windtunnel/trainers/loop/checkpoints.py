@@ -156,7 +156,9 @@ def _check_epochs(file: Path, best: BestState, epochs: int | None) -> None:
     """Reject a checkpoint that is past the last epoch."""
     done = len(best.epochs) - 1
     if epochs is not None and done > epochs >= 0:
-        raise BadInput(f"{file} is past epoch {done} and epochs={epochs}; give at least {done}")
+        raise BadInput(
+            f"{file} was written after {done} validations, and {epochs} are planned; give more epochs or max_steps"
+        )
 
 
 def _check_rows(file: Path, role: str, before: dict[str, Any] | None, now: dict[str, Any] | None) -> None:

@@ -48,7 +48,10 @@ def evaluate(
     count: Tensor | float = 0
     with torch.no_grad():
         for rows, *labels in loader:
-            scores, targets = score(*rows), Targets(*labels)
+            targets = Targets(*labels)
+            if targets.weight is not None and not targets.weight.any():
+                continue  # no row counts, and a custom loss may be NaN
+            scores = score(*rows)
             metric.update(scores, *targets, output=None if output is None else output(*rows))
             if with_loss:
                 size = len(targets.target) if targets.weight is None else float(targets.weight.sum())

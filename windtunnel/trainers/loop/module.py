@@ -9,6 +9,7 @@ from typing import Any
 
 import pytorch_lightning as pl
 import torch
+from pytorch_lightning.plugins.precision import MixedPrecision
 from torch import Tensor, nn
 from torch.optim import SGD, Adam, AdamW, Optimizer
 from torch.optim.lr_scheduler import LambdaLR
@@ -76,6 +77,8 @@ class FineTuning(pl.LightningModule):
 
     def validation_step(self, batch: Any, index: int) -> None:
         """Add a batch to the validation loss and metric, without autocast."""
+        if len(batch) == 3 and not batch[2].any():
+            return  # no row counts, and a custom loss may be NaN
         with torch.autocast(self.device.type, enabled=False):
             loss, scores = self._loss(batch)
             self._add("val_loss", loss, batch)
@@ -136,9 +139,11 @@ class FineTuning(pl.LightningModule):
         rate, decay = self.recipe.learning_rate, self.recipe.weight_decay
         if self.recipe.optimizer == "sgd":
             return SGD(groups, lr=rate, weight_decay=decay, momentum=0.9)
-        # On a CPU the fused step is several times faster. On a GPU it cannot be scaled and clipped in 16-bit mode, and
-        # torch updates all tensors together by default. The weights may be on the CPU still, as for a checkpoint.
-        fused = True if self.trainer.strategy.root_device.type == "cpu" else None
+        # On a CPU the fused step is several times faster; on a GPU torch updates all tensors together by default. In
+        # 16-bit mode Lightning does not clip the gradients of a fused step. The weights may be on the CPU still, as for
+        # a checkpoint.
+        clips_16_bits = self.trainer.gradient_clip_val and isinstance(self.trainer.precision_plugin, MixedPrecision)
+        fused = True if self.trainer.strategy.root_device.type == "cpu" and not clips_16_bits else None
         if self.tables:
             decoupled = self.recipe.optimizer == "adamw"
             options = {"weight_decay": decay, "decoupled_weight_decay": decoupled, "fused": fused}

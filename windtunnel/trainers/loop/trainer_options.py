@@ -40,10 +40,10 @@ class TrainerOptions:
         """The number of processes that will train together."""
         return planned_processes(self.accelerator, self.devices) if self.trainer is None else self.trainer.world_size
 
-    def check(self, overrides: Mapping[str, Any]) -> None:
+    def check(self, options: Mapping[str, Any]) -> None:
         """Reject what is no callback, and a Trainer that has options beside it or does not validate after each epoch.
 
-        ``overrides`` are the options of the caller; those in ``TRAINER_SETS`` are a Trainer's.
+        ``options`` are those of the recipe that the caller has set; those in ``TRAINER_SETS`` are a Trainer's.
         """
         if others := [each for each in self.callbacks if isinstance(each, type) or not hasattr(each, "on_train_start")]:
             raise InvalidOption(
@@ -54,13 +54,13 @@ class TrainerOptions:
             check_devices(self.devices)
             return
         names = ("accelerator", "devices", "precision", "callbacks", "log_dir", "logger")
-        values = {name: getattr(self, name) for name in names} | {name: overrides.get(name) for name in TRAINER_SETS}
-        values["callbacks"] = [*self.callbacks] or None
+        values = {name: getattr(self, name) for name in names} | {name: options.get(name) for name in TRAINER_SETS}
+        values |= {"callbacks": [*self.callbacks] or None, "logger": self.logger or None}
         defaults = {"accelerator": "auto", "devices": 1}
         if clash := [name for name, value in values.items() if value != defaults.get(name)]:
             raise InvalidOption(
-                f"{', '.join(clash)} and trainer=...: the Trainer has options of its own; set them there, or leave it "
-                "out"
+                f"{', '.join(clash)} and trainer=...: the Trainer has options of its own; set them on the Trainer, or "
+                "leave trainer= out"
             )
         if trainer.barebones:
             raise InvalidOption("a Trainer with barebones=True logs nothing, so that fit cannot validate; leave it out")
@@ -85,7 +85,11 @@ class TrainerOptions:
 
     def hardware_only(self) -> TrainerOptions:
         """The accelerator, devices and precision, without callbacks, loggers and a Trainer of the caller."""
-        return replace(self, callbacks=(), log_dir=None, logger=None, trainer=None)
+        hardware = replace(self, callbacks=(), log_dir=None, logger=None, trainer=None)
+        if (trainer := self.trainer) is None:
+            return hardware
+        precision = trainer.precision if trainer.precision in _PRECISIONS else None
+        return replace(hardware, accelerator=trainer.accelerator.name(), precision=precision)
 
     def trainer_for(self, net: Any, recipe: Recipe, epochs: int | None) -> pl.Trainer:
         """The caller's Trainer, or a new one that trains ``net`` by a recipe for at most so many epochs."""

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import signal
+import time
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pytorch_lightning as pl
 import torch
@@ -25,6 +26,7 @@ from windtunnel.trainers.loop.data_module import Loaders
 from windtunnel.trainers.loop.devices import ignore_process_warnings
 from windtunnel.trainers.loop.dropout import dropout_at
 from windtunnel.trainers.loop.epoch_progress import EpochProgress
+from windtunnel.trainers.loop.evaluation import Evaluation, check_initial_value
 from windtunnel.trainers.loop.module import FineTuning
 from windtunnel.trainers.loop.quiet import quiet
 from windtunnel.trainers.loop.termination import Termination
@@ -48,6 +50,13 @@ class TrainingResult:
     # epoch_rule, stopped: see ``History``
     epoch_rule: str = ""
     stopped: str = ""
+
+    @classmethod
+    def without_training(cls, metric: str, initial: Evaluation, began: float, reason: str) -> Self:
+        """Epoch 0 alone, evaluated since ``began``; ``BadInput`` for a value that is not finite."""
+        check_initial_value(metric, initial.metric)
+        epoch_0 = Epoch(0, None, initial.loss, initial.metric, 0.0, time.perf_counter() - began)
+        return cls([epoch_0], 0, initial.metric, stopped=f"before it began: {reason}")
 
     @property
     def best_loss(self) -> float | None:

@@ -29,6 +29,7 @@ class WeightAverage(pl.Callback):
         self._weights: list[Tensor] = []  # collected once: walking the modules takes as long as a step of the average
         self._average: list[Tensor] = []
         self._current: list[Tensor] = []
+        self._step = 0
 
     def on_train_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
         """Start from the present weights, or move the checkpoint's average to their device."""
@@ -38,11 +39,15 @@ class WeightAverage(pl.Callback):
             self._average = [weight.clone() for weight in self._weights]
         pairs = zip(self._average, self._weights, strict=True)
         self._average = [average.to(weight.device) for average, weight in pairs]
+        self._step = trainer.global_step
 
     def on_train_batch_end(
         self, trainer: pl.Trainer, module: pl.LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        """Update the average."""
+        """Update the average, after the last of the batches whose gradients are accumulated for a step."""
+        if trainer.global_step == self._step:
+            return
+        self._step = trainer.global_step
         if self._average:  # every trainable weight may be in a large table
             torch._foreach_lerp_(self._average, self._weights, 1 - self.decay)
 
