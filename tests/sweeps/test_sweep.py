@@ -52,7 +52,7 @@ def test_the_default_trial_may_lie_outside_of_the_space() -> None:
     result = sweep(logistic(), 2, space={"learning_rate": {"low": 1e-9, "high": 1e-8}, "epochs": 1})
     first = result.history.iloc[0]
     assert first["learning_rate"] == QUICK.learning_rate
-    assert first["epochs"] == 1
+    assert first["epochs"] == first["trained_epochs"] == 1
     assert result.history["learning_rate"].iloc[1] < 1e-7
 
 
@@ -150,7 +150,7 @@ def test_a_trial_is_pruned_after_an_epoch_but_never_the_default(monkeypatch: pyt
 
     result = sweep(logistic(), 4, pruner=Always())
     assert result.history["state"].tolist() == ["complete", "pruned", "complete", "pruned"]
-    assert result.history["epochs"].tolist() == [2, 1, 2, 1]
+    assert result.history["trained_epochs"].tolist() == [2, 1, 2, 1]
     assert set(checked) == {1, 2, 3}
     steps = [list(trial.intermediate_values) for trial in result.study.trials]
     assert steps == [[0, 1, 2], [0, 1], [0, 1, 2], [0, 1]]
@@ -165,7 +165,7 @@ def test_the_median_of_the_other_trials_prunes() -> None:
     )
     pruned = result.history[result.history["state"] == "pruned"]
     assert len(pruned) > 0
-    assert set(pruned["learning_rate"]) == {1e-12} and set(pruned["epochs"]) <= {2, 3}
+    assert set(pruned["learning_rate"]) == {1e-12} and set(pruned["trained_epochs"]) <= {2, 3}
 
 
 # Two objectives

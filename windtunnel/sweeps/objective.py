@@ -101,14 +101,14 @@ class Objective:
             raise
         results = {
             "options": self.options(suggested, report.recipe if default else None),
-            "epochs": len(net.history.epochs) - 1,
+            "trained_epochs": len(net.history.epochs) - 1,
             "best_epoch": net.history.best_epoch,
             "seconds": round(time.perf_counter() - started, 3),
         }
         for name, value in results.items():
             trial.set_user_attr(name, value)
         if report.pruned:
-            raise optuna.TrialPruned(f"after {results['epochs']} epochs")
+            raise optuna.TrialPruned(f"after {results['trained_epochs']} epochs")
         net.save(self.model_path(trial.number))
         best: float = net.history.best
         if len(self.settings.objectives) == 1:
@@ -136,7 +136,9 @@ class Objective:
         defaults = {name: self._default_value(name) for name in self.space.active(self._has_residual(suggested))}
         options = {**defaults, **self.space.fixed, **suggested}
         facts = (used or self._resolve(self.recipe, options)).facts()
-        return {name: value if facts.get(name) is None else facts[name] for name, value in options.items()}
+        if facts["batch_size"] is None:
+            del facts["batch_size"]  # ``_default_value`` knows the number of rows per step
+        return {**options, **{name: facts[name] for name in options if name in facts}}
 
     def facts(self) -> dict[str, Any]:
         """The facts that all calls on one study must share for their values to be comparable, as JSON values."""

@@ -35,8 +35,8 @@ class SweepResult:
         ("metric",) or ("metric", "inference_cost"); the cost is in operations per row. With two objectives the best
         trial is the one of the Pareto front with the best metric.
     history : DataFrame
-        One row per complete or pruned trial: ``trial``, ``state``, a column per objective and per option, ``epochs``,
-        ``best_epoch``, ``seconds``, ``default`` (whether it is the default trial).
+        One row per complete or pruned trial: ``trial``, ``state``, a column per objective and per option,
+        ``trained_epochs``, ``best_epoch``, ``seconds``, ``default`` (whether it is the default trial).
     front : tuple of int
         Numbers of the trials of the Pareto front; with one objective, of the best trial.
     folder : path or None
@@ -118,5 +118,5 @@ def history(study: optuna.Study, objectives: list[str]) -> pd.DataFrame:
             values = trial.values or [float("nan")] * len(objectives)
             row = {"trial": trial.number, "state": trial.state.name.lower()}
             row |= dict(zip(objectives, values, strict=True)) | attrs["options"]
-            rows.append(row | {name: attrs[name] for name in ("epochs", "best_epoch", "seconds", "default")})
+            rows.append(row | {name: attrs[name] for name in ("trained_epochs", "best_epoch", "seconds", "default")})
     return pd.DataFrame(rows)
