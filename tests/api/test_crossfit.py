@@ -12,10 +12,14 @@ import pytorch_lightning as pl
 import torch
 from city_rows import NUMBERS, OPTIONS, encoded, frame, labelled, trees
 from lightgbm import LGBMClassifier, LGBMRegressor
+from sklearn.compose import make_column_transformer
+from sklearn.ensemble import RandomForestClassifier
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import Ridge, RidgeClassifier
+from sklearn.metrics import roc_auc_score
 from sklearn.model_selection import FixedThresholdClassifier
 from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OrdinalEncoder
 
 import windtunnel
 from windtunnel.api.crossfit import _validation_losses
@@ -85,6 +89,23 @@ def test_crossfit_without_validation_rows() -> None:
     X = frame()
     net = windtunnel.crossfit(make_pipeline(encoded(), Ridge()), X, labelled(X, "value"), folds=3, **OPTIONS)
     assert net.history.validated_on == "held-out rows" and net.history.best < 0.8 * net.history.start
+
+
+def test_numbers_of_a_fit_are_of_out_of_fold_scores() -> None:
+    """On the held-out rows, which most members have seen, the AUC of the members themselves is nearly 1."""
+    X = frame(2000)
+    y, time, held_out = labelled(X, "label"), np.arange(2000), slice(1800, None)
+    columns = make_column_transformer((OrdinalEncoder(), ["city", "day"]), ("passthrough", ["age", "fee"]))
+    source = make_pipeline(columns, RandomForestClassifier(3, max_features=1, random_state=0))
+    net = windtunnel.crossfit(source, X, y, folds=3, time=time, metric="auroc", epochs=2, **OPTIONS)
+    out_of_fold = windtunnel.CrossFittedClassifier(source, folds=3, random_state=0).fit(X, y, time=time).out_of_fold(X)
+    history, of_net = net.history, net.predict_proba(X)
+    assert history.start == pytest.approx(roc_auc_score(y[held_out], out_of_fold[held_out, 1]), abs=1e-6)
+    assert any(candidate.kept and candidate.installed_part < 1 for candidate in history.candidates)
+    assert history.best < roc_auc_score(y[held_out], of_net[held_out, 1]) - 0.05
+    before, after = history.calibration.before, history.calibration.after
+    assert np.dot(before.predicted, before.weight) == pytest.approx(out_of_fold[held_out, 1].mean())
+    assert np.dot(after.predicted, after.weight) != pytest.approx(of_net[held_out, 1].mean())
 
 
 @pytest.mark.parametrize("option", ["groups", "time"])

@@ -22,6 +22,7 @@ from windtunnel.errors import BadFile, BadInput, InvalidOption
 from windtunnel.modules.trees.hard import HardTrees
 from windtunnel.modules.trees.soft.trees import SoftTrees
 from windtunnel.trainers.residual import residual_training
+from windtunnel.trainers.residual.setup import NoResidual
 from windtunnel.trainers.residual.significance import SignificanceTest
 from windtunnel.trainers.residual.validation_halves import ValidationHalves
 
@@ -191,7 +192,8 @@ def test_without_a_significant_residual_model_the_exact_trees_are_installed(monk
 def test_trees_trained_without_a_residual_model_are_replaced_by_a_better_source(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("windtunnel.trainers.residual.setup.fit_interactions", lambda *_: None)
+    nothing = NoResidual("the rows are too few")
+    monkeypatch.setattr("windtunnel.trainers.train_candidates.prepare_residual", lambda *_: nothing)
     train, valid = of_kind("three classes", product=True)
     source = LGBMClassifier(**BOOSTED).fit(*train)
     options: Any = {"metric": "accuracy", "epochs": 1, "learning_rate": 1e-6, "progress": False}

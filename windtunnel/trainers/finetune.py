@@ -8,6 +8,9 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+import torch
+from torch import Tensor
+
 from windtunnel.errors import BadInput, warn_caller
 from windtunnel.objectives.losses import loss_for
 from windtunnel.objectives.metrics import Metric
@@ -47,8 +50,10 @@ def finetune(
     joint_recipe: Recipe,
     lightning: TrainerOptions,
     checkpoints: CheckpointOptions,
-) -> History:
+) -> None:
     """Fine-tune a translation in place, and leave it with the best model on the validation rows, in eval mode.
+
+    Its history is recorded, also where an error or an interrupt ended the training and is raised again.
 
     ``recipe`` has the options of ``fit``, ``joint_recipe`` those with which the translation itself is trained, if it
     is. ``train_candidates`` says which models are candidates.
@@ -61,7 +66,7 @@ def finetune(
     data = DataModule(net, train, valid, recipe, lightning.processes)
     checkpoints.check_loader(data.train)
     validation = _validation_rows(net, data)
-    reliability_before = None if validation is None else reliability(net, validation)
+    reliability_before = None if validation is None else reliability(net, validation, data.valid.scores)
 
     # Candidates, evaluated on the same validation rows.
     program, origins, head = net.program, net.origins, net.head
@@ -69,14 +74,10 @@ def finetune(
         trained = train_candidates(FitRun(net, data, recipe, joint_recipe, lightning, checkpoints))
         metric, training = trained.metric, trained.training
         best, candidates = _select_as_installed(net, trained.candidates, metric, recipe, data)
-
-    # Installation.
-    if best.restores_program:
-        net.replace_program(program, origins=origins, head=head)
-    _install(net, best)
-    if data.encoded_rows is not None:
-        net.record(profile=TrainingProfile.of(net.encoder, net.hosts, data.encoded_rows))
-    terms, calibrated = _terms(net, data, validation, recipe), calibration(reliability_before, net, validation)
+        scores = _changed_scores(net, best, data)
+        if best.restores_program:
+            net.replace_program(program, origins=origins, head=head)
+        _install(net, best)
     history = History(
         epochs=training.epochs,
         metric=metric.name,
@@ -91,13 +92,17 @@ def finetune(
         validation_rows=getattr(data.valid, "size", None),
         epoch_rule=training.epoch_rule,
         stopped=training.stopped,
-        terms=terms,
-        calibration=calibrated,
     )
+    net.record(history=history)  # what is installed stays, whatever interrupts the rest
+
+    # What the history says about it.
+    if data.encoded_rows is not None:
+        net.record(profile=TrainingProfile.of(net.encoder, net.hosts, data.encoded_rows))
+    terms = _terms(net, data, validation, scores, recipe)
+    calibrated = calibration(reliability_before, net, validation, scores)
+    net.record(history=replace(history, terms=terms, calibration=calibrated, seconds=time.perf_counter() - began))
     if training.error is not None:
-        net.record(history=history)  # what is installed stays
         raise training.error
-    return history
 
 
 def _validation_rows(net: TranslatedPipeline, data: DataModule) -> LabelledRows | None:
@@ -135,7 +140,16 @@ def _evaluate_part(net: TranslatedPipeline, candidate: Candidate, recipe: Recipe
     metric = recipe.metric_of(pipeline.head, rules=score_rules(pipeline.program))
     loss = explain_failures(loss_for(recipe.loss, pipeline.head))
     scorer = InitScorer(net, pipeline.exact_program())
-    return evaluate(metric, loss, partial(candidate.scores_of_part, scorer), data.valid)
+    return evaluate(metric, loss, partial(candidate.scores_of_part, scorer), scorer.add_to(data.valid))
+
+
+def _changed_scores(net: TranslatedPipeline, candidate: Candidate, data: DataModule) -> Tensor | None:
+    """Out-of-fold scores of the validation rows, changed as the candidate changes scores; None where there are none."""
+    if data.valid.scores is None or (candidate.residual is None and candidate.boosted is None):
+        return data.valid.scores
+    scorer = InitScorer(net, net.program)
+    with torch.no_grad():
+        return torch.cat([candidate.scores_of_part(scorer, *rows) for rows, *_ in scorer.add_to(data.valid)])
 
 
 def _as_before(candidate: Candidate) -> Candidate:
@@ -157,13 +171,13 @@ def _install(net: TranslatedPipeline, best: Candidate) -> None:
 
 
 def _terms(
-    net: TranslatedPipeline, data: DataModule, validation: LabelledRows | None, recipe: Recipe
+    net: TranslatedPipeline, data: DataModule, validation: LabelledRows | None, scores: Tensor | None, recipe: Recipe
 ) -> list[TermSummary]:
     """The strongest terms of the residual models, where training and validation rows are in memory."""
     if validation is None or data.train.rows is None or not InstalledResiduals.of(net.program):
         return []
     loss = average_over_blocks(explain_failures(loss_for(recipe.loss, net.head)))
-    return summarise_terms(net, LabelledRows.of(data.train.collect(MAX_ROWS)), validation, loss)
+    return summarise_terms(net, LabelledRows.of(data.train.collect(MAX_ROWS)), validation, loss, scores)
 
 
 def _check_source(net: TranslatedPipeline, recipe: Recipe) -> None:

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from windtunnel.objectives.losses import Loss
 from windtunnel.program.program import NUMBERS
@@ -27,12 +28,16 @@ SAMPLE = 1000
 BINS = 10
 
 
-def reliability(net: TranslatedPipeline, labelled: LabelledRows) -> Reliability | None:
-    """Predicted and observed frequencies; None unless the source predicts probabilities of classes of one target."""
+def reliability(net: TranslatedPipeline, labelled: LabelledRows, scores: Tensor | None = None) -> Reliability | None:
+    """Predicted and observed frequencies; None unless the source predicts probabilities of classes of one target.
+
+    ``scores`` are raw scores of the rows, ``[N, K]``, in the place of those of the translation.
+    """
     classes = net.head.classes
     if classes is None or isinstance(classes, list) or len(classes) < 2 or "predict_proba" not in net.head.methods:
         return None
-    probabilities, target = net.predict_proba(labelled.rows), labelled.targets.target.cpu().numpy()
+    target = labelled.targets.target.cpu().numpy()
+    probabilities = net.predict_proba(labelled.rows) if scores is None else net.head.probabilities(scores).numpy()
     if probabilities.shape[1] == 2:
         predicted, hit = probabilities[:, 1], target == 1
     else:
@@ -46,25 +51,34 @@ def reliability(net: TranslatedPipeline, labelled: LabelledRows) -> Reliability 
     return Reliability(*(tuple(map(float, part)) for part in (*means, sums[full] / sums.sum())))
 
 
-def calibration(before: Reliability | None, net: TranslatedPipeline, rows: LabelledRows | None) -> Calibration | None:
-    """The calibration before training and after it; None without rows, or if the source predicts no probabilities."""
-    if before is None or rows is None or (after := reliability(net, rows)) is None:
+def calibration(
+    before: Reliability | None, net: TranslatedPipeline, rows: LabelledRows | None, scores: Tensor | None = None
+) -> Calibration | None:
+    """The calibration before training and after it; None without rows, or if the source predicts no probabilities.
+
+    ``scores``: see ``reliability``.
+    """
+    if before is None or rows is None or (after := reliability(net, rows, scores)) is None:
         return None
     return Calibration(before, after, len(rows))
 
 
-def summarise_terms(net: TranslatedPipeline, train: LabelledRows, valid: LabelledRows, loss: Loss) -> list[TermSummary]:
+def summarise_terms(
+    net: TranslatedPipeline, train: LabelledRows, valid: LabelledRows, loss: Loss, scores: Tensor | None = None
+) -> list[TermSummary]:
     """The terms with the largest mean contributions, of the residual model and of the boosted residual.
 
-    Those of a boosted residual are computed on ``SAMPLE`` rows, as its Shapley values take time.
+    Those of a boosted residual are computed on ``SAMPLE`` rows, as its Shapley values take time. ``scores`` are raw
+    scores of the validation rows, ``[N, K]``, in the place of those of the translation.
     """
     raw, summaries = RawColumns.of(net), list[tuple[float, TermSummary]]()
+    scored = valid.with_rows(net.scores(valid.rows) if scores is None else scores)
     for terms in installed_terms(net, raw):
         few, all_codes = isinstance(terms, BoostedTerms), terms.coded.codes(train.rows)
-        some_train, some_valid = (sample(rows) if few else rows for rows in (train, valid))
+        some_train, some_valid, some_scored = (sample(rows) if few else rows for rows in (train, valid, scored))
         (of_train, _), (of_valid, _) = terms.of_rows(some_train.rows), terms.of_rows(some_valid.rows)
         codes = terms.coded.codes(some_train.rows) if few else all_codes
-        summaries += TermsOfRows(net, raw, terms, some_valid, of_train, of_valid, codes, all_codes).summaries(loss)
+        summaries += TermsOfRows(net, raw, terms, some_scored, of_train, of_valid, codes, all_codes).summaries(loss)
     largest = max((size for size, _ in summaries), default=0.0)
     strong = sorted((each for each in summaries if each[0] >= LEAST * largest), key=lambda each: -each[0])
     return [summary for _, summary in strong[:TERMS]]
@@ -83,7 +97,7 @@ class TermsOfRows:
     net: TranslatedPipeline
     raw: RawColumns
     terms: Terms
-    valid: LabelledRows
+    scored: LabelledRows  # raw scores of the validation rows ``[N, K]``
     of_train: NDArray[np.float64]
     of_valid: NDArray[np.float64]
     codes: NDArray[np.int64]  # ``[N, inputs]``, of the same training rows
@@ -93,7 +107,7 @@ class TermsOfRows:
         """The strongest terms, each behind its mean contribution."""
         size = np.abs(self.of_train).mean(axis=(0, 2))
         order = np.argsort(-size, kind="stable")[:TERMS].tolist()
-        scores, targets = self.net.scores(self.valid.rows), self.valid.targets
+        scores, targets = self.scored.rows, self.scored.targets
         with torch.no_grad():
             whole = float(loss(scores, *targets))
             without = {

@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 
 import torch
 
+from windtunnel.objectives.losses import loss_for
 from windtunnel.objectives.metrics import Metric
 from windtunnel.program.installed_residuals import without_residuals
 from windtunnel.program.records.fidelity import CalibrationRows
-from windtunnel.program.records.history import Epoch
 from windtunnel.program.translate_options import FEWEST_CALIBRATION_ROWS, MAX_CALIBRATION_ROWS
 from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.progress import announce
@@ -27,12 +27,13 @@ from windtunnel.trainers.joint_training import (
 )
 from windtunnel.trainers.loop.checkpoints import CheckpointOptions
 from windtunnel.trainers.loop.data_module import DataModule
-from windtunnel.trainers.loop.evaluation import check_initial_value, evaluate_program
+from windtunnel.trainers.loop.evaluation import evaluate, evaluate_program
 from windtunnel.trainers.loop.trainer_options import TrainerOptions
 from windtunnel.trainers.loop.training import TrainingResult, train as train_module
 from windtunnel.trainers.recipe import Recipe
 from windtunnel.trainers.residual.boosted.candidates import add_boosted
 from windtunnel.trainers.residual.candidates import Candidate, residual_candidates
+from windtunnel.trainers.residual.init_scores import InitScorer
 from windtunnel.trainers.residual.installation import PipelineState
 from windtunnel.trainers.residual.residual_training import train_residual
 from windtunnel.trainers.residual.setup import NoResidual, prepare_residual
@@ -97,30 +98,36 @@ def _evaluate_and_remove_residuals(net: TranslatedPipeline, data: DataModule, re
 def _train_by_recipe(run: FitRun) -> TrainedCandidates:
     """Train what the recipe asks for: a residual model, the translation itself, or both.
 
-    If no residual model is possible, the translation is trained and tested. If the rows show nothing for one to learn,
-    nothing is trained.
+    If no residual model is possible, the translation is trained and tested. Nothing is trained if the rows cannot test
+    a residual model. Members of ``crossfit``, which have out-of-fold scores, are never trained: they have seen all rows
+    that could test it.
     """
-    net, recipe = run.net, run.recipe
+    net, recipe, are_members = run.net, run.recipe, run.data.train.scores is not None
     if recipe.residual and recipe.joint:
         check_trainable(net)
         return _train_both(run)
-    if not recipe.residual or (run.data.validates_on_training_rows and is_trainable(net)):
+    if not recipe.residual or (run.data.validates_on_training_rows and is_trainable(net) and not are_members):
         return _train_untested_translation(run)
     trained = _train_residual(run)
     if isinstance(trained, NoResidual):
-        return _without_training(run, trained.reason) if trained.possible else _train_tested_translation(run)
+        untrained = trained.possible or are_members
+        return _without_training(run, trained.reason) if untrained else _train_tested_translation(run)
     return trained
 
 
 def _without_training(run: FitRun, reason: str) -> TrainedCandidates:
-    """The translation as it is, as epoch 0, where the validation rows give no reason to train anything."""
-    began, metric = time.perf_counter(), run.recipe.metric_for(run.net)
-    loss, value = evaluate_program(run.net, run.net.program, run.recipe, run.data.valid)
-    check_initial_value(metric.name, value)
-    epoch_0 = Epoch(0, None, loss, value, 0.0, time.perf_counter() - began)
-    result = TrainingResult([epoch_0], 0, value, stopped=f"before it began: {reason}")
-    translation = Candidate("translation", value, loss, epoch=0)
-    source = source_candidate(run.net, run.data, run.recipe) if run.net.exact_modules else None
+    """The translation as it is, as epoch 0."""
+    net, data, recipe = run.net, run.data, run.recipe
+    began, metric = time.perf_counter(), recipe.metric_for(net)
+    if data.valid.scores is None:
+        evaluation = evaluate_program(net, net.program, recipe, data.valid)
+    else:
+        scorer = InitScorer(net, net.program)
+        loss = loss_for(recipe.loss, net.head)
+        evaluation = evaluate(metric, loss, scorer.init_scores, scorer.add_to(data.valid))
+    result = TrainingResult.without_training(metric.name, evaluation, began, reason)
+    translation = Candidate("translation", evaluation.metric, evaluation.loss, epoch=0)
+    source = source_candidate(net, data, recipe) if net.exact_modules else None
     return TrainedCandidates(metric, result, [translation, *([] if source is None else [source])], translation)
 
 

@@ -29,6 +29,7 @@ from windtunnel.trainers.residual.boosted.cell_tables import PRIOR_ROWS, CellTab
 from windtunnel.trainers.residual.boosted.fit_boosted import BoostedResidual
 from windtunnel.trainers.residual.boosted.fit_targets import FitTargets
 from windtunnel.trainers.residual.init_scores import ResidualInputs
+from windtunnel.trainers.residual.screening import SelectedInteractions
 from windtunnel.trainers.residual.validation_rows import SplitRows
 
 ROWS, TRAIN, VALID = 9000, slice(0, 6000), slice(6000, 8500)
@@ -235,3 +236,17 @@ def test_refresh_moves_the_leaves_of_the_boosted_residual(fitted: windtunnel.Tra
     change = net.history.refresh.changes[0]
     assert change.loss_after < change.loss_before
     np.testing.assert_allclose(change.loss_after, log_loss(~y[VALID], net.predict_proba(X[VALID])), rtol=1e-5)
+
+
+def test_it_needs_no_column_of_the_residual_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    nothing = SelectedInteractions([], [])
+    monkeypatch.setattr("windtunnel.trainers.residual.interactions.select_interactions", lambda *_: nothing)
+    X, y = rows_and_target()
+    source = make_pipeline(OneHotEncoder(), LogisticRegression()).fit(X[TRAIN], y[TRAIN])
+    net = windtunnel.translate(source)
+    history = net.fit((X[TRAIN], y[TRAIN]), (X[VALID], y[VALID]), progress=False, accelerator="cpu").history
+    assert history is not None and history.stopped == "before it began: no column explains the residuals"
+    candidates = {candidate.name: candidate for candidate in history.candidates}
+    assert candidates["residual model"].reason == "no column explains the residuals"
+    assert candidates["boosted residual"].kept and history.best > history.start + 0.1
+    assert len(history.epochs) == 1 and net.report()

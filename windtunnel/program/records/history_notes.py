@@ -39,7 +39,8 @@ def history_notes(record: FitRecord) -> list[str]:
     if record.validated_on == "held-out rows":
         notes.append(
             "If the source pipeline was fitted on the held-out rows, its scores on them are too good, which hides "
-            "gains: give validation rows that it has not seen, or use windtunnel.crossfit."
+            "gains: give validation rows that it has not seen, or use windtunnel.crossfit, whose members score them "
+            "out of fold."
         )
     return [*notes, _advice(record)]
 

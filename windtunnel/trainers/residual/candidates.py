@@ -21,7 +21,7 @@ from windtunnel.trainers.residual.boosted.fit_boosted import BoostedResidual
 from windtunnel.trainers.residual.init_scores import InitScorer
 from windtunnel.trainers.residual.installation import PipelineState
 from windtunnel.trainers.residual.residual_stages import InstallableResidual
-from windtunnel.trainers.residual.residual_training import TrainedResidual
+from windtunnel.trainers.residual.residual_training import NO_COLUMN, TrainedResidual
 from windtunnel.trainers.residual.setup import ResidualSetup
 from windtunnel.trainers.residual.significance import SignificanceTest
 from windtunnel.trainers.residual.validation_halves import ValidationHalves
@@ -60,8 +60,8 @@ class Candidate:
         return self if self.installed is None else self.installed
 
     def scores_of_part(self, pipeline: InitScorer, numbers: Tensor, ids: Tensor) -> Tensor:
-        """Scores ``[N, K]`` of encoded rows: those of the pipeline, and ``installed_part`` of what changes them."""
-        rows, of_pipeline = Batch(numbers, ids), pipeline.scores(numbers, ids)
+        """Scores ``[N, K]`` of rows with init scores: these, and ``installed_part`` of what changes them."""
+        rows, of_pipeline = pipeline.split(Batch(numbers, ids))
         scores = of_pipeline if self.residual is None else of_pipeline + self.residual.scores(rows)
         if self.boosted is not None:
             scores = self.boosted.scores(rows, scores)
@@ -223,7 +223,8 @@ def _residual_candidate(
     training = trained.training
     if not training.best_epoch:
         change = "lowers the loss of epoch 0 and improves" if recipe.epoch_by_loss else "improves"
-        return Candidate("residual model", None, rejected=f"no epoch {change} {metric.name}")
+        reason = f"no epoch {change} {metric.name}" if trained.residual.reads_columns else NO_COLUMN
+        return Candidate("residual model", None, rejected=reason)
     other_half_scores = halves.scores_with_interactions + trained.scores
     test = halves.compare(metric, halves.pipeline_scores, other_half_scores)
     columns = halves.compare(metric, halves.scores_with_interactions, other_half_scores)

@@ -50,8 +50,8 @@ class FittedInteractions:
 
 def fit_interactions(
     rows: RowsWithResiduals, valid: LabelledRows, split: SplitRows, rank: int, generator: torch.Generator
-) -> tuple[ResidualForTraining, ValidationHalves] | None:
-    """Select the columns of a residual model and fit its interactions; None where no column is selected.
+) -> tuple[ResidualForTraining, ValidationHalves]:
+    """Select the columns of a residual model, maybe none, and fit its interactions.
 
     Columns, interactions and the weights of these come from all validation rows, for the two models of the test from
     one half each. No model has interactions unless those of the halves decrease the loss of the other half by more than
@@ -60,8 +60,6 @@ def fit_interactions(
     ``valid`` are the validation rows with init scores, ``split`` their halves. ``rank`` is the width of the factors.
     """
     selected = rows.select(split.all_rows)
-    if not selected.columns:
-        return None
     of_halves = [rows.select(half) for half in split.halves]
     init_scores = rows.scored_valid.rows
     interaction_scores, test = torch.zeros_like(init_scores), None

@@ -106,6 +106,11 @@ class ResidualForTraining:
         return InstallableResidual(self.model.interactions_alone(), self.inputs)
 
     @property
+    def reads_columns(self) -> bool:
+        """Whether any column was selected; without one there is nothing to train, and no interaction."""
+        return bool(self.inputs.numbers or self.inputs.ids)
+
+    @property
     def outputs(self) -> int:
         """The number K of raw scores."""
         return len(self.model.unit)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from dataclasses import dataclass, replace
 
 import torch
@@ -22,6 +23,8 @@ from windtunnel.trainers.residual.init_scores import split_scores
 from windtunnel.trainers.residual.residual_stages import ResidualForTraining
 from windtunnel.trainers.residual.setup import ResidualSetup
 
+NO_COLUMN = "no column explains the residuals"
+
 
 @dataclass(frozen=True)
 class TrainedResidual:
@@ -38,12 +41,18 @@ class TrainedResidual:
 def train_residual(
     setup: ResidualSetup, recipe: Recipe, lightning: TrainerOptions, checkpoints: CheckpointOptions
 ) -> TrainedResidual:
-    """Train the residual model. If an epoch improved it, also train the two models that test it.
+    """Train the columns of the residual model, if it has any.
 
-    They are left out after an error, with a Trainer of the caller on several processes, and where a custom loss is
-    computed on the batches of a streamed loader, which cannot be formed of half of the rows.
+    If an epoch improved it, the two models that test it are trained too. They are left out after an error, with a
+    Trainer of the caller on several processes, and where a custom loss is computed on the batches of a streamed loader,
+    which cannot be formed of half of the rows.
     """
     residual = setup.initial.copy()
+    if not residual.reads_columns:
+        began, metric = time.perf_counter(), recipe.metric_for(residual.module)
+        initial = evaluate(metric, setup.validation_halves.loss, residual.init_scores, setup.valid)
+        training = TrainingResult.without_training(metric.name, initial, began, NO_COLUMN)
+        return TrainedResidual(residual, training, torch.zeros_like(setup.validation_halves.interaction_scores))
     training = train(residual.module, setup.training_loaders(), recipe, lightning, checkpoints)
     if training.error is None and not training.best_epoch:
         return TrainedResidual(residual, training, torch.zeros_like(setup.validation_halves.interaction_scores))
@@ -51,7 +60,8 @@ def train_residual(
     needs_own_batches = setup.train.rows is None and isinstance(setup.validation_halves.loss, CustomLoss)
     if training.error is None and not several_processes and not needs_own_batches:
         if lightning.trainer is not None:
-            recipe = replace(recipe, epochs=len(training.epochs) - 1, max_steps=None, val_check_interval=None)
+            epochs, clip = len(training.epochs) - 1, lightning.trainer.gradient_clip_val
+            recipe = replace(recipe, epochs=epochs, max_steps=None, val_check_interval=None, clip=clip or None)
         scores, error = _other_half_scores(setup, recipe, lightning.hardware_only())
         if error is None:
             return TrainedResidual(residual, training, scores)

@@ -56,10 +56,10 @@ class ResidualSetup:
 
 @dataclass(frozen=True)
 class NoResidual:
-    """That there is no residual model to train."""
+    """Why no residual model can be trained."""
 
     reason: str
-    possible: bool = True  # whether the translation and the loss take one, so that the rows give the reason
+    possible: bool = True  # whether the translation and the loss take one, so that the rows are the reason
 
 
 def residual_base_for_loss(net: TranslatedPipeline, recipe: Recipe) -> ResidualBase | None:
@@ -100,10 +100,7 @@ def prepare_residual(net: TranslatedPipeline, data: DataModule, recipe: Recipe) 
     scored = validation.with_rows(scorer.add_init_scores(validation.rows) if valid.rows is None else valid.rows)
     counted, mask = LabelledRows.of(train.collect(MAX_ROWS)).with_weight()
     with_residuals = RowsWithResiduals.of(net, base, counted, scored, loss, generator)
-    fitted = fit_interactions(with_residuals, scored, split, recipe.residual_rank, generator)
-    if fitted is None:
-        return NoResidual("no column explains the residuals")
-    initial, validation_halves = fitted
+    initial, validation_halves = fit_interactions(with_residuals, scored, split, recipe.residual_rank, generator)
     return ResidualSetup(
         initial=initial,
         validation_halves=validation_halves,
