@@ -230,6 +230,7 @@ def test_numbers_that_overflow_on_their_way_are_errors_in_c(steps, tmp_path):
 def test_every_column_has_a_member_of_its_own_in_c_and_in_cpp(tmp_path):
     names = ["a_b_2", "a b", "a-b", "new", "delete", "bool", "and", "x", "a/*", "*/"]
     names += ["linux", "unix", "NULL", "NAN", "INFINITY", "HUGE_VAL", "SIZE_MAX", "INT64_MAX", "EOF", "M_PI", "EDOM"]
+    names += ["_Bool", "_Generic", "__LINE__", "__func__", "__int128", "__STDC__", "_x"]
     rows = pd.DataFrame(np.random.default_rng(0).normal(size=(50, len(names))), columns=names)
     windtunnel.compile(LogisticRegression().fit(rows, rows["x"] > 0)).export(tmp_path / "net.c")
     assert 'double a_b_2; /* "a_b_2" */' in (tmp_path / "net.h").read_text().replace("'", '"')
@@ -242,6 +243,21 @@ def test_every_column_has_a_member_of_its_own_in_c_and_in_cpp(tmp_path):
         windtunnel.compile(LogisticRegression().fit(rows, rows["x"] > 0)).export(tmp_path / f"{name}.c")
         subprocess.run([*FLAGS, "-shared", "-fPIC", f"{name}.c", "-lm", "-o", f"{name}.so"], cwd=tmp_path, check=True)
         assert serving.load(tmp_path / f"{name}.so", trusted=True).facts["format"] == "c"
+
+
+@pytest.mark.parametrize("order", [("one", "two"), ("two", "one")])
+def test_two_models_in_one_program(trees, order, tmp_path):
+    """As sources, and as libraries: functions of one are never those of the other, which may be of another version."""
+    X = np.random.default_rng(0).normal(size=(300, 3))
+    steps = {"one": (StandardScaler(), LogisticRegression()), "two": (LGBMClassifier(n_estimators=3, verbosity=-1),)}
+    for name, parts in steps.items():
+        windtunnel.compile(make_pipeline(*parts).fit(X, X[:, 0] > 0)).export(tmp_path / f"{name}.c")
+        subprocess.run([*FLAGS, "-c", f"{name}.c", "-o", f"{name}.o"], cwd=tmp_path, check=True)
+        symbols = subprocess.check_output(["nm", "-g", "--defined-only", f"{name}.o"], cwd=tmp_path, text=True)
+        assert symbols and all(line.split()[-1].startswith(f"{name}_") for line in symbols.splitlines())
+    (tmp_path / "main.c").write_text("int main(void) { return 0; }\n")
+    sources = [f"{name}.c" for name in order]
+    subprocess.run([*FLAGS, "main.c", *sources, "-lm", "-o", "program"], cwd=tmp_path, check=True)
 
 
 def test_a_score_of_nan_is_rejected(tmp_path):

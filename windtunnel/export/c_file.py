@@ -118,7 +118,7 @@ def _write(
     used = sorted({operation for image in images.values() for operation in operations_of(image)})
     source = [
         f'#include "{Path(path).stem}.h"\n',
-        runtime(used),
+        runtime(used, prefix),
         "enum {" + ", ".join(f" WT_{name.upper()}" for name in ERRORS) + " };\n",
         LOOKUP.read_text(),
         *[f"{image_table(name, renumbered(image, used))}\n" for name, image in images.items()],

@@ -32,6 +32,8 @@ MACROS = re.compile(
     r"_(MAX|MIN)"
 )
 """Names that C's headers and compilers may define as macros."""
+RESERVED = re.compile(r"__|_[A-Z]")
+"""The beginnings of names that belong to the compiler."""
 
 
 def row_fields(encoder: RowEncoder) -> dict[int, str]:
@@ -51,7 +53,8 @@ def _field(name: str) -> str:
     """A name of a column as a name in C."""
     field = re.sub(r"\W", "_", name, flags=re.ASCII)
     field = f"x{field}" if not field or field[0].isdigit() else field
-    return f"{field}_" if field in KEYWORDS or keyword.iskeyword(field) or MACROS.fullmatch(field) else field
+    taken = field in KEYWORDS or keyword.iskeyword(field) or MACROS.fullmatch(field) or RESERVED.match(field)
+    return f"x{field}" if taken and field.startswith("_") else f"{field}_" if taken else field
 
 
 def header_text(

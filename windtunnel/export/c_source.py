@@ -26,6 +26,9 @@ PRELUDE = """#if defined(__GNUC__)
 #endif
 #define WT_LINKAGE static
 """
+OPERATION = re.compile(r"\bvoid wt_(\w+)\(const wt_call \*call\) \{")
+CLONED = re.compile(r"^WT_PROCESSORS .*?(\w+)\(", re.MULTILINE)
+"""Functions that are compiled for several processors, which GCC makes global even if they are static."""
 LOOKUP = Path(__file__).with_name("c") / "lookup.c"
 ERRORS = {
     "ok": "",
@@ -69,8 +72,11 @@ def workspace_bytes(encoder: RowEncoder, images: dict[str, bytes]) -> int:
     return 8 * rows * width + max(header.workspace_bytes() for header in headers) + 3 * ALIGNMENT
 
 
-def runtime(used: list[str]) -> str:
-    """The C sources of the operations that a program uses, as one text; ``operations.h`` lists those alone."""
+def runtime(used: list[str], prefix: str) -> str:
+    """The C sources of the operations that a program uses, as one text; ``operations.h`` lists those alone.
+
+    No function has the name of one in another model's file, which may be of another version of the library.
+    """
     texts = {path.name: path.read_text() for path in sorted(SOURCES.iterdir())}
     texts["operations.h"] = "".join(f"WT_OPERATION({operation})\n" for operation in used)
     written: set[str] = set()
@@ -89,7 +95,12 @@ def runtime(used: list[str]) -> str:
     }
     # trees_masks.c and the like belong to trees.c.
     files = [name for name in texts if name.endswith(".c") and any(map(name.startswith, families))]
-    return PRELUDE + "\n".join(map(with_headers, ["runtime.c", *files]))
+    cloned = sorted({name for file in files for name in CLONED.findall(texts[file])})
+    renamed = "".join(f"#define {name} {prefix}_{name}\n" for name in cloned)
+    # Files hold operations that are not used too; a static prototype makes them static.
+    others = sorted({name for file in files for name in OPERATION.findall(texts[file])} - {*used})
+    prototypes = "".join(f"WT_LINKAGE wt_operation wt_{name};\n" for name in others)
+    return PRELUDE + renamed + "\n".join([with_headers("runtime.c"), prototypes, *map(with_headers, files)])
 
 
 def image_table(name: str, image: bytes) -> str:

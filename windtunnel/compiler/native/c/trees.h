@@ -78,7 +78,7 @@ typedef struct {
 /* The facts of masks follow from 17 on, those of successors from here. */
 enum { WT_TREE_SUCCESSOR_FACTS = 30 };
 
-wt_tree_facts wt_tree_facts_of(const wt_call *call);
+WT_LINKAGE wt_tree_facts wt_tree_facts_of(const wt_call *call);
 
 static inline double wt_tree_code(double x, int float32) {
     const double no_code = 2147483648.0;
