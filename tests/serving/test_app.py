@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from file_mutations import changed_bytes, changed_json
-from sklearn.linear_model import LinearRegression
+from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.preprocessing import StandardScaler
 
 import windtunnel
@@ -26,6 +26,7 @@ from tests.support.http_server import request, running
 from windtunnel.api.serve import application
 from windtunnel.encode.rows import as_frame
 from windtunnel.serving.arrow_stream import ARROW, MAX_TEXT, rows_of_arrow
+from windtunnel.serving.models import Limits, Models
 from windtunnel.serving.tensors import JSON_BYTES
 
 
@@ -344,6 +345,37 @@ def test_no_request_is_lost_while_files_are_replaced_damaged_and_deleted(folder,
         assert [client.result() for client in sending] == [None] * 4
     assert [answer for answer in answers if answer[0] != 200] == []
     assert {round(value, 6) for _, answer in answers for value in answer["predictions"]} == {5.0, 8.0}
+
+
+def test_a_request_is_scored_by_the_version_that_its_rows_were_read_for(tmp_path):
+    X, path = np.array([[0.0], [1.0], [2.0]]), tmp_path / "model"
+    windtunnel.compile(LogisticRegression().fit(X, ["no", "yes", "yes"])).save(path)
+    (served,) = Models([path], lambda path: windtunnel.load(path), Limits())
+    loaded = served.loaded
+    windtunnel.compile(LogisticRegression().fit(X, ["no", "never", "never"])).save(path)
+    assert served.reload() and served.loaded.labels == ["never", "no"]
+    found = served.server.outputs_or_future(["predict"], X, loaded.entry)
+    (labels,) = found if isinstance(found, tuple) else found.result(30)
+    assert {*labels} <= {*loaded.labels} == {"no", "yes"}
+
+
+def test_a_length_of_many_zeros_is_rejected(call):
+    for length in ("0" * 5000, "9" * 21):
+        assert call("POST", "/v2/models/line/infer", b"{}", {JSON_BYTES: length})[0] == 422
+
+
+def test_a_tensor_of_a_column_has_no_other_columns(call):
+    tensor = {"name": "age", "shape": [1, 2], "datatype": "FP64", "data": [1.0, 2.0]}
+    status, answer = call("POST", "/v2/models/churn/infer", {"inputs": [tensor]})
+    assert status == 422 and "'age' is one column of this model" in answer["error"]
+
+
+def test_a_server_leaves_no_variables_behind(folder, monkeypatch):
+    seen = {}
+    monkeypatch.setattr("uvicorn.run", lambda *_, **__: seen.update(os.environ))
+    before = dict(os.environ)
+    windtunnel.serve(folder / "line.windtunnel", workers=2)
+    assert {*seen} - {*before} == {"PROMETHEUS_MULTIPROC_DIR", "WINDTUNNEL_SERVE"} and dict(os.environ) == before
 
 
 def test_files_of_one_name_are_rejected(folder):

@@ -80,13 +80,16 @@ def serve(
 
     settings = asdict(replace(Limits(), **limits)) | {"models": [str(path) for path in _paths(models)]}
     with TemporaryDirectory() as folder:
-        os.environ[SETTINGS] = dumps(settings)
-        if workers > 1:
-            os.environ["PROMETHEUS_MULTIPROC_DIR"] = folder
-        uvicorn.run(
-            "windtunnel.api.serve:from_environment", factory=True, host=host, port=port, workers=workers,
-            timeout_graceful_shutdown=GRACEFUL_SECONDS, **uvicorn_options(settings["max_connections"]),
-        )  # fmt: skip
+        variables = {SETTINGS: dumps(settings)} | ({"PROMETHEUS_MULTIPROC_DIR": folder} if workers > 1 else {})
+        os.environ.update(variables)  # for the worker processes
+        try:
+            uvicorn.run(
+                "windtunnel.api.serve:from_environment", factory=True, host=host, port=port, workers=workers,
+                timeout_graceful_shutdown=GRACEFUL_SECONDS, **uvicorn_options(settings["max_connections"]),
+            )  # fmt: skip
+        finally:
+            for name in variables:
+                os.environ.pop(name, None)
 
 
 def _paths(models: Any) -> list[Path]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from concurrent.futures import Future
+from dataclasses import dataclass
 from threading import Thread
 from time import monotonic
 from typing import Any, Self
@@ -22,14 +23,22 @@ WEIGHT = 0.1
 """The weight of the last request of a few rows in the running mean of their times."""
 
 
+@dataclass(frozen=True)
+class Entry:
+    """Where requests for a model enter: the net that has its methods, and the first stage."""
+
+    net: TranslatedPipeline
+    stage: WholeNet | SmallModel
+
+
 class Server:
     """Scores the requests of many callers in common batches.
 
-    A few rows that take less time than handing them to a thread, as they do with the native engine, are scored by their
-    caller. Any other request waits in a queue, first come, first served, from which one thread takes as many rows as
-    fit in a batch. Rows are encoded by their caller, or with the batch if steps on the host take part in it. While a
-    batch is scored, the next one gathers: a lone request does not wait, and the busier the server, the larger its
-    batches. A request with a row that the source rejects fails alone.
+    The caller itself scores a few rows, if that takes less time than handing them to a thread, as it does with the
+    native engine. Any other request waits in a queue, first come, first served, from which one thread takes as many
+    rows as fit in a batch. Rows are encoded by their caller, or with the batch if steps on the host take part in it.
+    While a batch is scored, the next one gathers: a lone request does not wait, and the busier the server, the larger
+    its batches. A request with a row that the source rejects fails alone.
 
     A cascade is computed in two stages. All requests wait in one pool, and a batch holds requests that wait for the
     same stage as the one that arrived first. After the small model, requests whose rows it predicts alone leave at
@@ -77,7 +86,7 @@ class Server:
         least = {"max_batch": (max_batch, 1), "max_wait_ms": (max_wait_ms, 0), "max_queue": (max_queue, 1)}
         if wrong := [f"{name}={value!r}" for name, (value, bound) in least.items() if not value >= bound]:
             raise InvalidOption(f"Server got {', '.join(wrong)}; accepted are 1 row or more, and a wait of 0 or more.")
-        self._model = main_net(net), self.first_stage(net)
+        self._entry = self.entry(net)
         self._pool = Pool(max_batch, max_wait_ms / 1000, max_queue)
         self._seconds = self.QUICK_SECONDS  # the mean time of requests of a few rows
         self._thread = Thread(target=self._work, name="windtunnel-server", daemon=True)
@@ -135,9 +144,15 @@ class Server:
         future.set_result(outputs)
         return future
 
-    def outputs_or_future(self, methods: Sequence[str], rows: Rows) -> tuple[Any, ...] | Future[tuple[Any, ...]]:
-        """Do the same as ``submit``, but return the outputs themselves if the rows are scored at once."""
-        net, stage = self._model
+    def outputs_or_future(
+        self, methods: Sequence[str], rows: Rows, entry: Entry | None = None
+    ) -> tuple[Any, ...] | Future[tuple[Any, ...]]:
+        """Do the same as ``submit``, but return the outputs themselves if the rows are scored at once.
+
+        They are scored by the model of an entry, which may have been replaced since the caller looked it up.
+        """
+        entry = entry or self._entry
+        net, stage = entry.net, entry.stage
         if isinstance(methods, str) or not methods:
             raise InvalidOption(f"methods={methods!r}; give a list of them, such as ['predict']")
         if lacking := [method for method in methods if method not in net.head.methods]:
@@ -157,7 +172,12 @@ class Server:
 
     def replace(self, net: TranslatedPipeline | Cascade) -> None:
         """Score the requests from now on with another model; those in the pool keep theirs."""
-        self._model = main_net(net), self.first_stage(net)
+        self._entry = self.entry(net)
+
+    @classmethod
+    def entry(cls, net: TranslatedPipeline | Cascade) -> Entry:
+        """The entry of a model."""
+        return Entry(main_net(net), cls.first_stage(net))
 
     @staticmethod
     def first_stage(net: TranslatedPipeline | Cascade) -> WholeNet | SmallModel:

@@ -14,11 +14,10 @@ from windtunnel.encode import Rows
 from windtunnel.errors import InvalidOption, UnsupportedEstimator
 from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.serving import metrics
-from windtunnel.serving.batching import Server
+from windtunnel.serving.batching import Entry, Server
 from windtunnel.serving.cascade.cascade import Cascade
 from windtunnel.serving.responses import NotFound
 from windtunnel.serving.schema import METHODS, Schema
-from windtunnel.serving.stages import main_net
 
 LOGGER = logging.getLogger("windtunnel")
 SECONDS_BETWEEN_LOOKS = 1.0
@@ -60,22 +59,28 @@ class LoadedModel:
     """A model in the present version of its file."""
 
     model: TranslatedPipeline | Cascade
-    net: TranslatedPipeline  # the model itself, or the full model of a cascade
+    entry: Entry
     schema: Schema
     methods: list[str]  # the methods that a request gets the outputs of
     labels: list[Any]  # the labels in the order of the probabilities
     version: int  # how often the file was loaded
 
     @classmethod
-    def of(cls, model: TranslatedPipeline | Cascade, version: int) -> LoadedModel:
-        """The facts of a model."""
-        net = main_net(model)
+    def of(cls, model: TranslatedPipeline | Cascade, version: int, server: type[Server]) -> LoadedModel:
+        """The facts of a model that a server of this class scores."""
+        entry = server.entry(model)
+        net = entry.net
         methods = [method for method in METHODS if method in net.head.methods]
         if not methods:
             raise UnsupportedEstimator(
                 "this pipeline ends in a transformer, so there is nothing to predict; serve one with a final predictor."
             )
-        return cls(model, net, Schema.of(net), methods, net.head.labels_in_order, version)
+        return cls(model, entry, Schema.of(net), methods, net.head.labels_in_order, version)
+
+    @property
+    def net(self) -> TranslatedPipeline:
+        """The model itself, or the full model of a cascade."""
+        return self.entry.net
 
 
 class ServedModel:
@@ -84,7 +89,7 @@ class ServedModel:
     def __init__(self, path: Path, open_model: OpenModel, limits: Limits, server: type[Server]) -> None:
         self.name, self._path, self._open = path.stem, path, open_model
         self._stamp = _stamp(path)
-        self.loaded = LoadedModel.of(open_model(path), version=1)
+        self.loaded = LoadedModel.of(open_model(path), 1, server)
         self.server = server(
             self.loaded.model,
             max_batch=limits.max_batch,
@@ -94,7 +99,7 @@ class ServedModel:
         self.scored_rows = metrics.ROWS.labels(self.name)
 
     def reload(self) -> bool:
-        """Load the file again if it has changed; what waits is scored by the model that it was encoded for.
+        """Load the file again if it has changed; a request is scored by the version that it was sent to.
 
         A file that cannot be loaded, or holds nothing to serve, leaves the model as it is.
         """
@@ -102,8 +107,7 @@ class ServedModel:
             return False
         self._stamp = stamp
         try:
-            loaded = LoadedModel.of(self._open(self._path), self.loaded.version + 1)
-            self.server.replace(loaded.model)
+            loaded = LoadedModel.of(self._open(self._path), self.loaded.version + 1, type(self.server))
         except Exception as error:  # whatever is in the file, the earlier version stays
             LOGGER.error("%s: kept the earlier version, as the new file cannot be served: %s", self._path, error)
             return False

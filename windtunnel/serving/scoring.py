@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
@@ -13,6 +13,7 @@ from starlette.responses import Response
 
 from windtunnel.encode import Rows, count_rows
 from windtunnel.serving.arrow_stream import ARROW, rows_of_arrow
+from windtunnel.serving.batching import Entry
 from windtunnel.serving.messages import parse_json, response_json, rows_of_json
 from windtunnel.serving.models import Limits, ServedModel, Views
 from windtunnel.serving.responses import TooLarge, json_response
@@ -29,6 +30,7 @@ class Scoring:
 
     def __init__(self, limits: Limits, views: Views) -> None:
         self._limits, self._views = limits, views
+        self._explainer = ThreadPoolExecutor(1, "windtunnel-explain")
 
     async def predict(self, model: ServedModel, headers: Headers, body: bytearray) -> Response:
         """Predictions of rows as JSON or an Arrow stream."""
@@ -37,15 +39,17 @@ class Scoring:
         def rows() -> Rows:
             return rows_of_arrow(body) if arrow else rows_of_json(parse_json(body), loaded.schema)
 
-        outputs = await self._outputs(model, loaded.methods, rows, len(body))
+        outputs = await self._outputs(model, loaded.entry, loaded.methods, rows, len(body))
         return json_response(response_json(loaded.methods, outputs, loaded.labels))
 
     async def infer(self, model: ServedModel, headers: Headers, body: bytearray) -> Response:
         """An inference request of the Open Inference Protocol V2."""
         parse = partial(parse_request, body, headers.get(JSON_BYTES))
         message, data = await asyncio.to_thread(parse) if len(body) >= LARGE_BODY else parse()
-        schema, requested = model.loaded.schema, requested_outputs(message, model.loaded.methods)
-        outputs = await self._outputs(model, [*requested], lambda: rows_of_tensors(message, data, schema), len(body))
+        loaded = model.loaded
+        requested = requested_outputs(message, loaded.methods)
+        rows = partial(rows_of_tensors, message, data, loaded.schema)
+        outputs = await self._outputs(model, loaded.entry, [*requested], rows, len(body))
         return tensors_response(model.name, message, requested, outputs)
 
     async def explain(self, model: ServedModel, headers: Headers, body: bytearray) -> Response:
@@ -58,10 +62,11 @@ class Scoring:
                 raise TooLarge(f"got {count} rows; at most {EXPLAINED_ROWS} are explained at once.")
             return self._views.explain(loaded.net, rows)
 
-        return json_response(await asyncio.to_thread(explanation))
+        # In a thread of its own: explanations take seconds, and predictions need the others.
+        return json_response(await asyncio.get_running_loop().run_in_executor(self._explainer, explanation))
 
     async def _outputs(
-        self, model: ServedModel, methods: Sequence[str], rows: Callable[[], Rows], size: int
+        self, model: ServedModel, entry: Entry, methods: Sequence[str], rows: Callable[[], Rows], size: int
     ) -> Outputs:
         def start() -> Outputs | Future[Outputs]:
             parsed = rows()
@@ -69,7 +74,7 @@ class Scoring:
             if count > self._limits.max_rows:
                 raise TooLarge(f"got {count} rows, of at most {self._limits.max_rows}; send them in several requests.")
             model.scored_rows.inc(count)
-            return model.server.outputs_or_future(methods, parsed)
+            return model.server.outputs_or_future(methods, parsed, entry)
 
         started = start() if size < LARGE_BODY else await asyncio.to_thread(start)
         return await asyncio.wrap_future(started) if isinstance(started, Future) else started

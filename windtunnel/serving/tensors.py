@@ -26,7 +26,7 @@ def parse_request(body: bytearray, json_bytes: str | None) -> tuple[dict[str, An
     """The JSON of a request, and the binary data behind it; ``json_bytes`` is the header ``JSON_BYTES``."""
     if json_bytes is None:
         message, data = parse_json(body), memoryview(b"")
-    elif json_bytes.isdecimal() and int(json_bytes[:20]) <= len(body):
+    elif json_bytes.isdecimal() and len(json_bytes) <= 20 and int(json_bytes) <= len(body):
         message, data = parse_json(body[: int(json_bytes)]), memoryview(body)[int(json_bytes) :]
     else:
         raise BadInput(f"{JSON_BYTES} is {json_bytes[:50]!r}, of a body of {len(body)} bytes.")
@@ -76,6 +76,10 @@ def rows_of_tensors(message: Mapping[str, Any], data: memoryview, schema: Schema
     if len(data):
         raise BadInput(f"{len(data)} bytes are left behind the tensors; give each its binary_data_size.")
     if schema.named:
+        if wide := [name for name, values in columns.items() if values.ndim > 1 and values.shape[1] != 1]:
+            raise BadInput(
+                f"tensor {wide[0][:100]!r} is one column of this model; its shape must be [rows] or [rows, 1]"
+            )
         return {name: values.reshape(-1).tolist() for name, values in columns.items()}
     if len(columns) != 1:
         raise BadInput(f"got {len(columns)} tensors; this model takes one tensor of all columns.")
