@@ -106,14 +106,21 @@ def cascade(
             "the score of a row depends on the other rows of a call, and a full model of a cascade gets only some of "
             "them; use the pipeline without a cascade."
         )
-    if isinstance(full.head.classes, list):
-        raise UnsupportedEstimator("the pipeline is a classifier of several targets; a cascade takes one target.")
+    if isinstance(full.head.classes, list) or (np.ndim(target) > 1 and np.shape(target)[1] > 1):
+        raise UnsupportedEstimator("the pipeline predicts several targets; a cascade takes one target.")
     correct = None
+    if full.head.classes is not None and (
+        "predict_proba" not in full.head.methods or "predict" in full.program.method_steps
+    ):
+        raise UnsupportedEstimator(
+            "a cascade predicts the most probable label, and the labels of this pipeline follow from a decision "
+            "threshold, from votes or from margins; give it a classifier without these, and with predict_proba."
+        )
     if full.head.classes is not None:
         # Labels of no class are rejected.
         of_train, correct = (full.head.encode_target(part).numpy() for part in (train[1], target))
-        if len(np.unique(of_train)) < 2:
-            raise BadInput("the targets of train are all of one class, so that there is no small model to fit")
+        if len(np.unique(of_train)) < len(full.head.labels_in_order):
+            raise BadInput("the targets of train lack a class of the pipeline; give rows of every class")
         if metric == "auc" and len(np.unique(correct)) < 2:
             raise BadInput("the targets of valid are all of one class, of which there is no AUC; give other rows")
     groups = feature_groups(grouped, rows, target, cost or {}, seed, compile)
@@ -160,8 +167,8 @@ def _check_options(metric: str, accuracy_loss: float, gamma: float | None) -> No
 
 
 def _probabilities(full: Translation, rows: Any, metric: str) -> NDArray[np.float64] | None:
-    """Probabilities of the rows by the full model; None for a regressor, or a classifier without probabilities."""
-    if full.head.classes is None or "predict_proba" not in full.head.methods:
+    """Probabilities of the rows by the full model; None for a regressor."""
+    if full.head.classes is None:
         return None
     probabilities: NDArray[np.float64] = full.predict_proba(rows)
     if metric == "auc" and probabilities.shape[1] != 2:

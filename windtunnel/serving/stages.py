@@ -18,7 +18,6 @@ from windtunnel.errors import InvalidOption
 from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.serving.cascade.cascade import Cascade
 from windtunnel.serving.cascade.take_rows import take_rows
-from windtunnel.serving.schema import Schema
 
 Outputs = tuple[Any, ...]
 
@@ -89,12 +88,10 @@ class SmallModel:
     def __init__(self, cascade: Cascade) -> None:
         self._cascade, self._stage = cascade, cascade.stages[0]
         self._next = FullModel(cascade)
-        schema = Schema.of(cascade.full)
-        self._names = {column.name for column in schema.inputs} if schema.named else set()
 
     def task(self, methods: tuple[str, ...], rows: Rows) -> Task:
         """Encode what the small model reads, unless steps on the host take long for it."""
-        self._check_columns(rows)
+        self._cascade.check_columns(rows)
         if self._stage.net.hosts or self._stage.hosts:
             return Task(self, methods, rows, count_rows(rows), None, form_of(rows))
         batch = self._stage.encode(rows)
@@ -102,7 +99,6 @@ class SmallModel:
 
     def outputs(self, methods: Sequence[str], rows: Rows) -> Outputs:
         """The outputs of each method, through both stages."""
-        self._check_columns(rows)
         return self._next.of_probabilities(methods, self._cascade.predict_proba(rows))
 
     def run(self, tasks: Sequence[Task]) -> Sequence[Outputs | Task]:
@@ -111,11 +107,6 @@ class SmallModel:
         confident = self._cascade.confident(output.predictions)
         parts = zip(*(_split(values, tasks) for values in (output.predictions, output.shared, confident)), strict=True)
         return [self._next.task(task, *part) for task, part in zip(tasks, parts, strict=True)]
-
-    def _check_columns(self, rows: Rows) -> None:
-        """Raise ``BadInput`` for rows without a column of the full model, even if no row goes on to it."""
-        if isinstance(rows, dict) and not self._names <= rows.keys():
-            self._cascade.full.encode(rows)  # raises
 
 
 class FullModel:

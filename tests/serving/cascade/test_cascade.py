@@ -1,7 +1,10 @@
 """``cascade``: what the small model may predict alone, what it may read, and what the full model ranks."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 from lightgbm import LGBMClassifier, LGBMRegressor
 from sklearn.base import clone
@@ -9,16 +12,25 @@ from sklearn.compose import make_column_transformer
 from sklearn.decomposition import NMF, PCA
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.feature_extraction.text import TfidfVectorizer
-from sklearn.linear_model import LogisticRegression
+from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.metrics import roc_auc_score
+from sklearn.model_selection import FixedThresholdClassifier
 from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline
-from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler, TargetEncoder
+from sklearn.preprocessing import (
+    FunctionTransformer,
+    MinMaxScaler,
+    OneHotEncoder,
+    StandardScaler,
+    TargetEncoder,
+)
+from sklearn.svm import LinearSVC
 
 import windtunnel
 from windtunnel.serving.cascade.groups import GroupedPipeline
 from windtunnel.serving.cascade.selection import efficient_groups
 from windtunnel.serving.cascade.statistics import FeatureGroup
 from windtunnel.serving.cascade.threshold import NEVER, choose_threshold, loss_of_auc
+from windtunnel.serving.cascade.timing import RowSeconds
 from windtunnel.serving.cascade.top_k import TopK, top_k_quality
 
 
@@ -278,13 +290,56 @@ def test_a_classifier_of_several_targets_is_rejected(rows):
         windtunnel.cascade(pipeline, (frame, both), (frame, both))
 
 
+def test_a_regressor_of_several_targets_is_rejected(rows):
+    frame, both = rows[0], rows[0][["a", "b"]]
+    parts = make_column_transformer((StandardScaler(), ["a"]), (StandardScaler(), ["b", "c"]))
+    pipeline = make_pipeline(parts, Ridge()).fit(frame, both)
+    with pytest.raises(windtunnel.UnsupportedEstimator, match="several targets"):
+        windtunnel.cascade(pipeline, (frame, both), (frame, both))
+
+
+@pytest.mark.parametrize(
+    "last", [LinearSVC(), FixedThresholdClassifier(LogisticRegression(), threshold=0.2, pos_label="yes")]
+)
+def test_a_classifier_whose_labels_are_not_the_most_probable_ones_is_rejected(last, rows):
+    parts = make_column_transformer((StandardScaler(), ["a"]), (StandardScaler(), ["b", "c"]))
+    pipeline = make_pipeline(parts, last).fit(*rows)
+    with pytest.raises(windtunnel.UnsupportedEstimator, match="predicts the most probable label"):
+        windtunnel.cascade(pipeline, rows, rows)
+
+
+def test_rows_need_every_column_of_the_full_model(made, rows):
+    frame = rows[0][:50]
+    for some in (frame[["a"]], {"a": [1.0]}, pa.table({"a": [1.0] * 50})):
+        with pytest.raises(windtunnel.BadInput, match="columns missing: 'b', 'c'"):
+            made.predict(some)
+    assert len(made.predict(pa.Table.from_pandas(frame))) == 50
+
+
+def test_parts_of_files_that_do_not_fit_are_noticed(rows, tmp_path):
+    frame = rows[0]
+    parts = make_column_transformer((StandardScaler(), ["a"]), (MinMaxScaler(), ["b", "c"]))
+    three = make_pipeline(parts, LogisticRegression()).fit(frame, np.digitize(frame.a, [-1, 1]))
+    values = make_pipeline(parts, Ridge()).fit(frame, frame.a)
+    cost = {"standardscaler": 1e-6, "minmaxscaler": 1e-4}
+    pipeline = make_pipeline(parts, LogisticRegression()).fit(*rows)
+    made = windtunnel.cascade(pipeline, rows, rows, accuracy_loss=0.05, cost=cost)
+    changes = [{"small": windtunnel.compile(three)}, {"small": windtunnel.compile(values)}, {"groups": []}]
+    changes += [{"threshold": None}, {"threshold": replace(made.threshold, confidence=-1.0)}]
+    changes += [{"seconds": RowSeconds(0.0, 1.0)}, {"full": made.small, "small": windtunnel.compile(three)}]
+    for change in changes:
+        replace(made, **change).save(tmp_path / "forged")
+        with pytest.raises(windtunnel.BadFile, match="its (models|groups)"):
+            windtunnel.Cascade.load(tmp_path / "forged")
+
+
 def test_arguments_that_are_no_rows_with_targets_are_rejected(pipeline, rows):
     train = valid = rows
     for wrong, message in [
         ((*train, np.ones(len(train[1]))), "train is a tuple of 3; give .X, y.. A cascade takes no row weights"),
         (train[0], "train is a DataFrame; give"),
         ((train[0], train[1][:5]), "the target of train has 5 values for"),
-        ((train[0], np.repeat(train[1][:1], len(train[1]))), "all of one class"),
+        ((train[0], np.repeat(train[1][:1], len(train[1]))), "lack a class of the pipeline"),
     ]:
         with pytest.raises(windtunnel.BadInput, match=message):
             windtunnel.cascade(pipeline, wrong, valid)
@@ -307,9 +362,12 @@ def test_a_metric_that_is_unknown_or_for_two_classes_is_rejected(pipeline, rows)
     with pytest.raises(windtunnel.InvalidOption, match="'accuracy', 'auc'"):
         windtunnel.cascade(pipeline, rows, rows, metric="f1")
     frame, target = rows
-    three = clone(pipeline).fit(frame, np.where(frame.c > 1, "maybe", target))
+    labels = np.where(frame.c > 1, "maybe", target)
+    three = clone(pipeline).fit(frame, labels)
     with pytest.raises(windtunnel.InvalidOption, match="two classes"):
-        windtunnel.cascade(three, (frame, target), (frame, target), metric="auc", cost=COST)
+        windtunnel.cascade(three, (frame, labels), (frame, labels), metric="auc", cost=COST)
+    with pytest.raises(windtunnel.BadInput, match="lack a class of the pipeline"):
+        windtunnel.cascade(three, rows, rows, cost=COST)
 
 
 def test_a_cost_of_an_unknown_group_is_rejected(pipeline, rows):

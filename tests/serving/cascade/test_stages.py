@@ -179,6 +179,11 @@ def test_a_row_with_nan_is_found_in_the_cache():
     assert row_keys(with_nan, [0]) != row_keys(with_none, [0])
 
 
+def test_equal_values_of_other_types_are_other_rows_in_the_cache():
+    values = [1, 1.0, True, 0.0, -0.0, 0, False, "1"]
+    assert len({*row_keys(pd.Series(values, dtype=object), [0])}) == len(values)
+
+
 def test_caches_of_other_names_and_sizes_are_rejected(made, rows):
     pipeline, cascade = made
     pair = (rows[0][:400], rows[1][:400])

@@ -165,8 +165,25 @@ class Cascade:
             first.predictions[unsure] = self._second(rows, unsure, first)
         return first.predictions
 
+    def check_columns(self, rows: Rows) -> None:
+        """Raise ``BadInput`` for rows without a column of the full model, even if no row goes on to it."""
+        names: Any = rows.keys() if isinstance(rows, dict) else None
+        for kind in ("column_names", "columns"):  # of Arrow, whose ``columns`` are values; of pandas and Polars
+            if names is None and hasattr(type(rows), kind):
+                names = getattr(rows, kind)
+        if names is not None and not self._names <= {*map(str, names)}:
+            self.full.encode(rows)  # raises
+
+    @cached_property
+    def _names(self) -> set[str]:
+        """The names of the columns that the full model reads; none if it takes them by position."""
+        encoder = self.full.encoder
+        columns = range(encoder.width) if self.full.hosts else encoder.used_columns()
+        return set() if encoder.names is None else {encoder.names[column] for column in columns}
+
     def _first(self, rows: Rows) -> StageOutput:
         """The output of the small model for all rows."""
+        self.check_columns(rows)
         stage = self.stages[0]
         if not stage.hosts and count_rows(rows) <= FEW_ROWS:
             return WholeStage(self.small, self._method).run(rows)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from io import BytesIO
+from math import isfinite
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
@@ -68,6 +69,7 @@ def load(
                 artefact.unpack(Path(path, name), archive.read(name), TranslatedPipeline, host=host, trusted=trusted)
                 for name in (SMALL, FULL)
             ]
+            _check(nets[0], nets[1], facts)
     except WindTunnelError:
         raise
     except (BadZipFile, NotImplementedError, EOFError, ValueError) as error:
@@ -75,6 +77,22 @@ def load(
             f"{fspath(path)!r} is damaged, cut short, or no cascade ({error}). windtunnel.load reads a single model."
         ) from error
     return nets[0], nets[1], facts
+
+
+def _check(small: TranslatedPipeline, full: TranslatedPipeline, facts: CascadeFacts) -> None:
+    """Raise ``ValueError`` for parts that do not fit together."""
+    threshold, seconds = facts.threshold, facts.seconds
+    numbers = [group.cost for group in facts.groups]
+    numbers += [] if threshold is None else [threshold.confidence, threshold.early]
+    times = [] if seconds is None else [seconds.cascade, seconds.full]
+    finite = all(isfinite(number) and number >= 0 for number in numbers + times)
+    if not facts.groups or not finite or 0 in times:
+        raise ValueError("its groups, confidence and times are not those of a cascade")
+    classify = threshold is not None
+    if any((net.head.classes is not None) != classify for net in (small, full)):
+        raise ValueError("its models do not predict what its threshold is for")
+    if small.head.labels_in_order != full.head.labels_in_order:
+        raise ValueError("its models have different classes")
 
 
 def is_cascade(path: str | PathLike[str]) -> bool:

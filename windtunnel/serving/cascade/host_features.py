@@ -121,5 +121,9 @@ def row_keys(rows: Any, columns: Sequence[int]) -> list[Any]:
 
 
 def _comparable(value: Any) -> Any:
-    """A value that is equal to itself; steps on the host may tell NaN from None, so that NaN stays apart."""
-    return _NAN if isinstance(value, float) and math.isnan(value) else value
+    """A value that is equal to itself alone: steps on the host may tell 1 from True and 1.0, 0.0 from -0.0."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, float):
+        return _NAN if math.isnan(value) else (float, math.copysign(1.0, value), value)
+    return type(value), value
