@@ -12,6 +12,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import windtunnel
+from windtunnel.compiler.native import build
 
 
 @pytest.fixture(scope="module")
@@ -47,3 +48,18 @@ def test_the_report_names_torch_steps_of_a_pipeline_that_sums_counts():
     steps = CountVectorizer(token_pattern=r"\w"), TruncatedSVD(2), PolynomialCountSketch(random_state=0), Ridge()
     net = windtunnel.compile(make_pipeline(*steps).fit(texts, texts.str.len()))
     assert net.facts().summed_counts is not None and "polynomialcountsketch" in str(net.report())
+
+
+@pytest.mark.parametrize("content", [b"no library", b""])
+def test_a_damaged_library_is_built_again(content, monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(build, "FLAGS", (*build.FLAGS, "-O0"))
+    path = build._cached_path()
+    path.parent.mkdir(parents=True)
+    path.write_bytes(content)
+    build.library.cache_clear()
+    try:
+        assert build.library().Vocabulary({"a": 2})
+    finally:
+        build.library.cache_clear()
+    assert path.read_bytes() != content

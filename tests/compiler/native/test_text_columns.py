@@ -31,6 +31,8 @@ WORDS = [
 VOCABULARY = Vocabulary((*WORDS[:8], *(f"word {number}" for number in range(3000))))
 TEXTS = [*np.random.default_rng(0).choice([*WORDS, *VOCABULARY.values], 5000), None, None]
 ARROW = {"string": pa.string(), "large": pa.large_string(), "dictionary": pa.dictionary(pa.int16(), pa.string())}
+FULL = pa.DictionaryArray.from_arrays(pa.array([0, 127, None], pa.int8()), [f"word {number}" for number in range(128)])
+"""As many categories as its type of codes holds, and a missing value."""
 
 
 def columns() -> dict[str, pd.Series]:
@@ -42,6 +44,7 @@ def columns() -> dict[str, pd.Series]:
     columns["chunks"] = pd.concat([columns["string"][:7], columns["string"][9:12], columns["string"][100:]])
     columns["chunks of codes"] = pd.concat([columns["dictionary"][:70], columns["dictionary"][90:]])
     columns["all missing"] = objects[:3].where(objects.isna())
+    columns["a full dictionary"] = pd.Series(FULL, dtype=pd.ArrowDtype(FULL.type))
     columns["other words"] = pd.Series(["x", "y"], dtype="category")
     return columns
 

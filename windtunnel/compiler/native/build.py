@@ -26,13 +26,24 @@ FLAGS = ("-std=gnu11", "-O3", "-ffp-contract=off", "-fPIC", "-shared", "-pthread
 
 @cache
 def library() -> ModuleType:
-    """The extension module; it is built if the user's cache does not hold it.
+    """The extension module; it is built if the user's cache does not hold one that loads.
 
     Raises ``InvalidOption`` if there is no C compiler or no header of Python, or if the compiler fails.
     """
     path = _cached_path()
-    if not path.exists():
-        _build(path)
+    if path.exists():
+        try:
+            return _load(path)
+        except ImportError:  # the file is damaged, or of another machine that shares the folder
+            path.unlink(missing_ok=True)
+    _build(path)
+    try:
+        return _load(path)
+    except ImportError as error:
+        raise InvalidOption(f"backend='native' built a library that does not load: {error}") from error
+
+
+def _load(path: Path) -> ModuleType:
     spec = spec_from_file_location(NAME, path, loader=ExtensionFileLoader(NAME, str(path)))
     assert spec is not None and spec.loader is not None
     module = module_from_spec(spec)

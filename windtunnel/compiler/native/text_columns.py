@@ -78,7 +78,8 @@ def _of_arrow(table: Any, values: pa.Array | pa.ChunkedArray) -> Ids | None:
         return None if any(part is None for part in parts) else np.concatenate([np.empty(0, np.int64), *parts])
     if pa.types.is_dictionary(values.type):
         known = _of_arrow(table, values.dictionary)
-        codes = values.indices.fill_null(len(values.dictionary)) if values.null_count else values.indices
+        codes = values.indices.cast(pa.int64())  # a narrow type may not hold one more
+        codes = codes.fill_null(len(values.dictionary)) if values.null_count else codes
         return None if known is None else np.append(known, MISSING_ID)[codes.to_numpy()]
     wide = pa.types.is_large_string(values.type)
     if not wide and not pa.types.is_string(values.type):
