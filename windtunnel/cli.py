@@ -223,7 +223,7 @@ def predict(
 
     gc.freeze()
     gc.enable()
-    if len(rows) > 1 or (output is not None and not output.suffix):
+    if len(rows) > 1 or (output is not None and (not output.suffix or output.is_dir())):
         from windtunnel.experiment.batch_scoring import predict_files
 
         written = predict_files(_load(model), rows, output)

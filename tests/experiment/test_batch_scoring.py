@@ -111,3 +111,16 @@ def test_names_with_dots_are_different_files(files):
     done = run(folder, "2024.01.parquet", "2024.02.parquet")
     assert "wrote 2 of 2 files" in done.stdout and "the others" not in done.stdout
     assert (folder / "scores" / "2024.01.parquet").is_file() and (folder / "scores" / "2024.02.parquet").is_file()
+
+
+def test_a_file_is_never_its_own_predictions(tmp_path):
+    frame = pd.DataFrame({"x": np.arange(40.0)})
+    windtunnel.compile(LogisticRegression().fit(frame, frame.x > 20)).save(tmp_path / "model.windtunnel")
+    (tmp_path / "v1.2").mkdir()
+    frame.to_parquet(tmp_path / "v1.2" / "a.parquet")
+    arguments = ["predict", str(tmp_path / "model.windtunnel"), str(tmp_path / "v1.2" / "a.parquet"), "--output"]
+    done = CliRunner().invoke(app, [*arguments, str(tmp_path / "v1.2")])
+    assert done.exit_code == 1 and "is the folder of a.parquet" in " ".join(done.stderr.split())
+    (tmp_path / "v1.3").mkdir()
+    assert CliRunner().invoke(app, [*arguments, str(tmp_path / "v1.3")]).exit_code == 0
+    assert [path.name for path in (tmp_path / "v1.3").iterdir()] == ["a.parquet"]

@@ -277,3 +277,9 @@ def test_every_estimator_can_be_built() -> None:
     for name, cls in estimators().items():
         inner = dict.fromkeys(required_options(cls), StepConfig(name="LogisticRegression"))
         StepConfig(name=name, estimators=inner).build()
+
+
+@pytest.mark.parametrize("text", ["data: {train: 2020-13-45, target: y}", "data: !!int x", "a: " + "[" * 3000])
+def test_values_that_yaml_cannot_build_are_told(tmp_path: Path, text: str) -> None:
+    with pytest.raises(BadInput, match="is not valid YAML"):
+        read(tmp_path, text)

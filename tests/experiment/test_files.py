@@ -9,9 +9,13 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.linear_model import LogisticRegression
+from sklearn.multioutput import ClassifierChain
 
+import windtunnel
 from windtunnel.errors import BadInput
-from windtunnel.experiment.files import read_table_file
+from windtunnel.experiment.files import predict_frame, read_table_file
 
 
 def test_a_csv_file_has_the_values_of_a_parquet_file(tmp_path: Path) -> None:
@@ -78,3 +82,16 @@ def test_damaged_files_are_named(tmp_path: Path, name: str, content: bytes, mess
 def test_empty_fields_and_blank_lines_are_no_short_rows(tmp_path: Path) -> None:
     (tmp_path / "rows.csv").write_text("a,b\n1,\n\nx,2\n   \n")
     assert read_table_file(tmp_path / "rows.csv", text=["a"])["a"].tolist() == ["1", "x"]
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_probabilities_of_several_targets_are_a_column_each(classes: int) -> None:
+    X = np.random.default_rng(0).normal(size=(100, 3))
+    Y = np.column_stack([X[:, 0] > 0, np.digitize(X[:, 1], [-0.5, 0.5][: classes - 1])]).astype(int)
+    source = RandomForestClassifier(3, random_state=0).fit(X, Y)
+    frame = predict_frame(windtunnel.compile(source), X)
+    names = ["0_0", "0_1", *(f"1_{label}" for label in range(classes))]
+    assert frame.columns.tolist() == ["prediction_0", "prediction_1", *(f"probability_{name}" for name in names)]
+    np.testing.assert_allclose(frame.iloc[:, 2:], np.hstack(source.predict_proba(X)), atol=1e-9)
+    labels = ClassifierChain(LogisticRegression()).fit(X, Y.clip(max=1))
+    assert [*predict_frame(windtunnel.compile(labels), X).columns[2:]] == ["probability_0", "probability_1"]

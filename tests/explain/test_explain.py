@@ -349,7 +349,7 @@ def test_scores_of_pairs_of_classes_are_named_so() -> None:
 def test_what_cannot_be_explained() -> None:
     X, y, _ = table()
     net = exact(linear(LogisticRegression()).fit(X, y))
-    with pytest.raises(BadInput, match="give background="):
+    with pytest.raises(BadInput, match="give several, or background="):
         net.explain(X.head(1))
     with pytest.raises(BadInput, match="got 0 rows"):
         exact(LGBMClassifier(n_estimators=2, verbosity=-1).fit(X[["a"]], y)).explain(X[["a"]].head(0))

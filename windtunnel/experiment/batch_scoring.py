@@ -45,7 +45,7 @@ def predict_files(net: Translation, paths: Sequence[Path], folder: Path | None) 
     BadInput
         A file has another ending, cannot be read, or has rows that the source rejects; the files before it are written.
     """
-    if folder is None or folder.suffix:
+    if folder is None or (folder.suffix and not folder.is_dir()):
         raise InvalidOption(
             f"give a folder for the predictions of several files, such as --output scores/; got {folder}"
         )
@@ -53,6 +53,8 @@ def predict_files(net: Translation, paths: Sequence[Path], folder: Path | None) 
     if len(targets) < len(paths):
         raise InvalidOption("two files of rows would get the same file of predictions; predict them into two folders.")
     folder.mkdir(parents=True, exist_ok=True)
+    if own := [path.name for target, path in targets.items() if target.exists() and target.samefile(path)]:
+        raise InvalidOption(f"{folder} is the folder of {join_some(own)}; give another one for the predictions.")
     missing = {target: path for target, path in targets.items() if not target.exists()}
     model = sha256(pack(net)).hexdigest().encode()
     if others := [target.name for target in targets if target not in missing and _model_of(target) != model]:

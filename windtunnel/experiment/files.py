@@ -9,6 +9,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -147,7 +148,8 @@ def write_table_file(frame: pd.DataFrame, path: str | Path) -> None:
 def predict_frame(net: Translation, rows: pd.DataFrame) -> pd.DataFrame:
     """The predictions of raw rows.
 
-    ``prediction`` (``prediction_0``, ... for several outputs), for classifiers also ``probability_<class>``; for a
+    ``prediction`` (``prediction_0``, ... for several outputs), for classifiers also ``probability_<class>``
+    (``probability_<target>_<class>`` for several targets, ``probability_<target>`` for several labels); for a
     transformer ``column_0``, ...
     """
     if not hasattr(net, "predict"):
@@ -157,8 +159,14 @@ def predict_frame(net: Translation, rows: pd.DataFrame) -> pd.DataFrame:
         ["prediction"] if predictions.shape[1] == 1 else [f"prediction_{at}" for at in predictions.columns]
     )
     if hasattr(net, "predict_proba"):
-        names = [f"probability_{label}" for label in net.classes_]
-        predictions = pd.concat([predictions, pd.DataFrame(net.predict_proba(rows), columns=names)], axis=1)
+        probabilities, classes = net.predict_proba(rows), net.classes_
+        if isinstance(probabilities, list):
+            names = [f"{target}_{label}" for target, labels in enumerate(classes) for label in labels]
+            probabilities = np.hstack(probabilities)
+        else:  # of several labels the probability of each
+            names = [str(label) for label in (range(len(classes)) if isinstance(classes, list) else classes)]
+        columns = [f"probability_{name}" for name in names]
+        predictions = pd.concat([predictions, pd.DataFrame(probabilities, columns=columns)], axis=1)
     return predictions
 
 

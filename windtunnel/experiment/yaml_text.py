@@ -30,5 +30,5 @@ def parse_yaml(text: str, name: str) -> Any:
     """Parse a YAML text; ``BadInput`` with line and column if it is not valid."""
     try:
         return yaml.load(text, _Loader)  # noqa: S506  # a SafeLoader
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError, RecursionError) as error:  # 2020-13-45 is taken for a date
         raise BadInput(f"{name} is not valid YAML: {' '.join(str(error).split())}") from error

@@ -86,8 +86,8 @@ def _background(net: TranslatedPipeline, rows: Batch, background: Background | N
         return Background(drawn, f"{len(drawn.ids):,} rows drawn column by column from the profile of training rows")
     if len(rows.ids) < 2:
         raise BadInput(
-            "one row has no others to compare it with, which this model needs: give background=, such as a hundred "
-            "training rows. A translation that fit or calibrate= has shown training rows needs none."
+            "one row has no others to compare it with, which this model needs: give several, or background=, such as a "
+            "hundred training rows. A translation that fit or calibrate= has shown training rows needs none."
         )
     return Background(rows, f"{len(rows.ids):,} background rows")
 
