@@ -3,6 +3,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -12,6 +13,7 @@ from sklearn.pipeline import Pipeline
 
 from windtunnel.errors import BadInput
 from windtunnel.experiment.config import Config, PipelineConfig
+from windtunnel.experiment.parts import load_parts
 from windtunnel.experiment.steps import (
     StepConfig,
     _converted_names,
@@ -283,3 +285,17 @@ def test_every_estimator_can_be_built() -> None:
 def test_values_that_yaml_cannot_build_are_told(tmp_path: Path, text: str) -> None:
     with pytest.raises(BadInput, match="is not valid YAML"):
         read(tmp_path, text)
+
+
+@pytest.mark.parametrize(
+    ("values", "positive", "classes"), [("True,False", 1, [False, True]), ("a,b,c", "b", ["not b", "b"])]
+)
+def test_classes_are_named_by_the_labels_of_the_target(
+    tmp_path: Path, values: str, positive: Any, classes: Any
+) -> None:
+    rows = "".join(f"{x},{values.split(',')[x % (values.count(',') + 1)]}\n" for x in range(40))
+    (tmp_path / "rows.csv").write_text("x,y\n" + rows)
+    config = read(tmp_path, MINIMAL, data__positive=positive, data__folder=str(tmp_path))
+    parts = load_parts(config.data)
+    assert parts.classes is not None and parts.classes.tolist() == classes
+    assert {*parts.train[1]} == {0, 1} and [*parts.held_out] == ["valid", "test"]

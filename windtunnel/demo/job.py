@@ -21,7 +21,7 @@ from windtunnel.clicklog import click_log
 from windtunnel.errors import BadInput
 from windtunnel.estimators import RareCategories, TwoHotEncoder
 from windtunnel.experiment.files import write_table_file
-from windtunnel.experiment.parts import PARTS, Part
+from windtunnel.experiment.parts import Part, Parts
 from windtunnel.experiment.run import Comparison, compare, write_json, write_model
 
 ROWS = 50_000
@@ -59,11 +59,11 @@ def run(output: str | Path = "demo-output", rows: int = ROWS, seed: int = 0) -> 
     folder = Path(output)
     folder.mkdir(parents=True, exist_ok=True)
     parts = split(*click_log(rows, seed=seed), seed=seed)
-    print(f"A click log of {rows:,} rows, {parts['train'][0].shape[1]} columns: fitting a LightGBM pipeline,")
+    print(f"A click log of {rows:,} rows, {parts.train[0].shape[1]} columns: fitting a LightGBM pipeline,")
     print("translating it, fine-tuning it ...\n")
     comparison = fine_tuned(parts, seed)
     Console(highlight=False).print(comparison.table())
-    difference = export_and_score(comparison, parts["test"], folder)
+    difference = export_and_score(comparison, parts.test, folder)
     print(f"\nmodel.ts, scored by a process that has torch only, differs by {difference:.1e} at most.")
     write_model(comparison, folder)
     summary = {
@@ -82,11 +82,12 @@ def run(output: str | Path = "demo-output", rows: int = ROWS, seed: int = 0) -> 
     return summary
 
 
-def split(X: pd.DataFrame, y: NDArray[Any], *, seed: int) -> dict[str, Part]:
+def split(X: pd.DataFrame, y: NDArray[Any], *, seed: int) -> Parts:
     """Split rows at random: 70 % train, 15 % valid, 15 % test."""
     order = np.random.default_rng(seed).permutation(len(X))
     pieces = np.split(order, [int(0.70 * len(X)), int(0.85 * len(X))])
-    return {part: (X.iloc[piece].reset_index(drop=True), y[piece]) for part, piece in zip(PARTS, pieces, strict=True)}
+    train, valid, test = ((X.iloc[piece].reset_index(drop=True), y[piece]) for piece in pieces)
+    return Parts(train, valid, test)
 
 
 def pipeline(seed: int) -> Pipeline:
@@ -102,7 +103,7 @@ def pipeline(seed: int) -> Pipeline:
     return Pipeline([("columns", columns), ("trees", trees)])
 
 
-def fine_tuned(parts: dict[str, Part], seed: int) -> Comparison:
+def fine_tuned(parts: Parts, seed: int) -> Comparison:
     """Fit, translate, fine-tune and score."""
     options = {
         "epochs": 6,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,29 @@ PARTS = ("train", "valid", "test")
 Part = tuple[pd.DataFrame, NDArray[Any]]
 
 
-def load_parts(data: DataConfig) -> dict[str, Part]:
+@dataclass(frozen=True)
+class Parts:
+    """Rows and targets of each part."""
+
+    train: Part
+    valid: Part
+    test: Part
+    # The labels of the classes 0 and 1 that ``positive`` makes of the target; None without it.
+    classes: NDArray[Any] | None = None
+
+    @property
+    def held_out(self) -> dict[str, Part]:
+        """The parts to score, by name."""
+        return {"valid": self.valid, "test": self.test}
+
+    def name_classes(self, *nets: TranslatedPipeline) -> None:
+        """Name the classes 0 and 1 of translations by their labels; without ``classes``, do nothing."""
+        if self.classes is not None:
+            for net in nets:
+                net.replace_head(replace(net.head, classes=self.classes))
+
+
+def load_parts(data: DataConfig) -> Parts:
     """Read the rows and targets of each part.
 
     Raises
@@ -38,18 +60,17 @@ def load_parts(data: DataConfig) -> dict[str, Part]:
         others = (("valid", data.valid), ("test", data.test))
         frames |= {part: _read(data, name, texts) for part, name in others if name}
         frames = _hold_out(frames, data)
-    return {part: _rows_and_target(frames[part], part, data) for part in PARTS}
+    parts = [_rows_and_target(frames[part], part, data) for part in PARTS]
+    classes = None if data.positive is None else _classes(frames["train"][data.target], data.positive)
+    return Parts(parts[0], parts[1], parts[2], classes)
 
 
-def name_classes(data: DataConfig, *nets: TranslatedPipeline) -> None:
-    """Name the classes 0 and 1 that ``data.positive`` makes of the target by their labels; without it, do nothing."""
-    if data.positive is None:
-        return
-    values = read_table_file(data.folder / data.train, text=data.categorical)[data.target].dropna().unique().tolist()
-    others = [value for value in values if value != data.positive]
-    classes = np.array([others[0] if len(others) == 1 else f"not {data.positive}", data.positive])
-    for net in nets:
-        net.replace_head(replace(net.head, classes=classes))
+def _classes(target: pd.Series, positive: Any) -> NDArray[Any]:
+    """The labels of the classes 0 and 1, as the target has them: True, where ``positive`` is 1."""
+    values = target.unique().tolist()
+    others = [value for value in values if value != positive]
+    (label,) = (value for value in values if value == positive)
+    return np.array([others[0] if len(others) == 1 else f"not {label}", label])
 
 
 def _read(data: DataConfig, name: str, text: Sequence[str] = ()) -> pd.DataFrame:

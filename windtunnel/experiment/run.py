@@ -28,7 +28,7 @@ from windtunnel.errors import BadInput, WindTunnelError
 from windtunnel.estimators.fitting import fit_estimator
 from windtunnel.experiment.config import Config, PipelineConfig
 from windtunnel.experiment.files import write_table_file
-from windtunnel.experiment.parts import Part, load_parts, name_classes
+from windtunnel.experiment.parts import Part, Parts, load_parts
 from windtunnel.experiment.steps import StepConfig
 from windtunnel.program.head import Head
 from windtunnel.serving.cascade.cascade import Cascade
@@ -94,7 +94,7 @@ def run_fit(config: Config, *, resume: bool = False) -> Comparison:
     folder.mkdir(parents=True, exist_ok=True)
     checkpoints = folder / "checkpoints"
     comparison = compare(
-        _pipeline_of(config, parts["train"][0]),
+        _pipeline_of(config, parts.train[0]),
         parts,
         calibrate_rows=config.translate.calibrate_rows,
         seed=config.data.seed,
@@ -107,7 +107,7 @@ def run_fit(config: Config, *, resume: bool = False) -> Comparison:
             "progress": sys.stderr.isatty(),
         },
     )
-    name_classes(config.data, comparison.net)
+    parts.name_classes(comparison.net)
     write_model(comparison, folder)
     write_json(folder / "summary.json", {**comparison.summary(), "config": config.model_dump(mode="json")})
     return comparison
@@ -122,7 +122,7 @@ def run_sweep(config: Config) -> tuple[SweepResult, Scores]:
     if config.translate.calibrate_rows == 0:
         raise BadInput("translate.calibrate_rows=0: a sweep calibrates every trial; give at least 1")
     parts = load_parts(config.data)
-    X, _ = parts["train"]
+    X, _ = parts.train
     source = _fit_source(_pipeline_of(config, X), parts)
     folder = config.output
     folder.mkdir(parents=True, exist_ok=True)
@@ -130,8 +130,8 @@ def run_sweep(config: Config) -> tuple[SweepResult, Scores]:
     recipe = options.pop("recipe")
     result = sweep(
         source,
-        parts["train"],
-        parts["valid"],
+        parts.train,
+        parts.valid,
         recipe=Recipe.resolve(recipe, options) if options else recipe,
         calibrate=X.sample(min(config.translate.calibrate_rows, len(X)), random_state=config.data.seed),
         folder=folder,
@@ -139,19 +139,19 @@ def run_sweep(config: Config) -> tuple[SweepResult, Scores]:
         **{"storage": f"sqlite:///{folder / 'sweep.db'}", **config.sweep.model_dump(exclude_none=True)},
     )
     scores = {
-        name: _score(model, said, {part: parts[part] for part in ("valid", "test")}, result.net.head)
+        name: _score(model, said, parts.held_out, result.net.head)
         for name, said, model in (("source", "source pipeline", source), ("best", "best model", result.net))
     }
+    if parts.classes is not None:
+        parts.name_classes(result.net)
+        result.net.save(folder / BEST)
     _write_sweep(result, scores, config)
     return result, scores
 
 
 def _write_sweep(result: SweepResult, scores: Scores, config: Config) -> None:
-    """Write history, plots and summary into the output folder, and name the classes of the best model."""
+    """Write history, plots and summary into the output folder."""
     folder = config.output
-    if config.data.positive is not None:
-        name_classes(config.data, result.net)
-        result.net.save(folder / BEST)
     write_table_file(result.history, folder / "history.csv")
     result.plots(folder / "plots")
     summary = {
@@ -173,11 +173,10 @@ def run_cascade(config: Config, accuracy_loss: float, metric: Metric) -> Cascade
     The folder ``config.output`` gets model.cascade.
     """
     parts = load_parts(config.data)
-    source = _fit_source(_pipeline_of(config, parts["train"][0]), parts)
-    result = cascade(
-        source, parts["train"], parts["valid"], accuracy_loss=accuracy_loss, metric=metric, seed=config.data.seed
-    )
-    name_classes(config.data, result.small, result.full)
+    source = _fit_source(_pipeline_of(config, parts.train[0]), parts)
+    seed = config.data.seed
+    result = cascade(source, parts.train, parts.valid, accuracy_loss=accuracy_loss, metric=metric, seed=seed)
+    parts.name_classes(result.small, result.full)
     config.output.mkdir(parents=True, exist_ok=True)
     result.save(config.output / "model.cascade")
     return result
@@ -185,7 +184,7 @@ def run_cascade(config: Config, accuracy_loss: float, metric: Metric) -> Cascade
 
 def compare(
     pipeline: Any,
-    parts: dict[str, Part],
+    parts: Parts,
     *,
     calibrate_rows: int = 5000,
     seed: int = 0,
@@ -197,19 +196,18 @@ def compare(
     A booster with early stopping among its options uses the validation rows for it. ``calibrate_rows`` training rows,
     drawn with ``seed``, calibrate the translation; 0 for none.
     """
-    X, _ = parts["train"]
+    X, _ = parts.train
     options = translate_options or {}
     sample = X.sample(min(calibrate_rows, len(X)), random_state=seed) if calibrate_rows else None
     source, fitting = _timed(lambda: _fit_source(pipeline, parts))
     net, translating = _timed(lambda: translate(source, calibrate=sample, **options))
 
-    others = {part: rows for part, rows in parts.items() if part != "train"}
     untuned = (
-        ScoredModel(_score(source, "source pipeline", others, net.head), fitting),
-        ScoredModel(_score(net, "translation", others, net.head), translating),
+        ScoredModel(_score(source, "source pipeline", parts.held_out, net.head), fitting),
+        ScoredModel(_score(net, "translation", parts.held_out, net.head), translating),
     )
-    _, tuning = _timed(lambda: net.fit(parts["train"], parts["valid"], **(fit_options or {})))
-    tuned = ScoredModel(_score(net, "fine-tuned translation", others, net.head), tuning)
+    _, tuning = _timed(lambda: net.fit(parts.train, parts.valid, **(fit_options or {})))
+    tuned = ScoredModel(_score(net, "fine-tuned translation", parts.held_out, net.head), tuning)
     return Comparison(net, *untuned, tuned, options.get("start", "warm"))
 
 
@@ -245,9 +243,9 @@ def write_json(path: Path, values: dict[str, Any]) -> None:
     write_atomically(path, to_json(values, indent=2, inf_nan_mode="null") + b"\n")
 
 
-def _fit_source(pipeline: Any, parts: Mapping[str, Part]) -> Any:
+def _fit_source(pipeline: Any, parts: Parts) -> Any:
     try:
-        return fit_estimator(pipeline, *parts["train"], validation=parts["valid"])
+        return fit_estimator(pipeline, *parts.train, validation=parts.valid)
     except Exception as error:  # each library has custom errors for wrong options
         raise BadInput(f"the pipeline cannot be fitted on the training rows: {error}") from error
 
