@@ -340,7 +340,7 @@ class TranslatedPipeline(ScoringPipeline):
         if callable(rows):
             return super().apply(rows)
         if "apply" not in self.head.methods:
-            raise AttributeError("the source has no apply: only trees and forests of scikit-learn return their leaves.")
+            raise AttributeError("the source has no apply; trees and forests of scikit-learn and XGBoost have one.")
         return self._run_method("apply", rows)
 
     def _run_method(self, method: str, rows: Rows, finish: Callable[[Tensor], Tensor] | None = None) -> Any:

@@ -36,7 +36,8 @@ class TrainedTranslation:
     training: TrainingResult
     untrained: Candidate  # epoch 0, its trees soft
     source: Candidate | None  # the source pipeline with exact trees; None where nothing is soft
-    tuned: Candidate | None  # that of the best epoch, rejected if this is epoch 0; None where no epoch was trained
+    # The translation of the best epoch, rejected if this is epoch 0; None if no epoch was trained.
+    tuned: Candidate | None
     softened: bool  # whether this fit made the trees soft
 
     @classmethod

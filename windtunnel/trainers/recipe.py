@@ -106,9 +106,8 @@ class Recipe:
         source pipeline, then joint training, then a residual model on top of the result, and keeps what is best. The
         other options are then those of joint training (if ``recipe`` is the default, those of the recipe "joint"); the
         residual models take the default ones, with residual_rank, seed, loss, metric, select, validation_fraction and
-        loader_memory of this recipe. With ``residual=False`` fit trains the translation anyway. Where the options
-        of "joint" replace the default ones, they also replace an option that a ``Recipe`` sets to its default; an
-        argument of ``fit`` always counts.
+        loader_memory of this recipe. With ``residual=False`` fit trains the translation anyway. The options of "joint"
+        replace every option that a ``Recipe`` leaves at its default, but no argument of ``fit``.
     epochs : int or None
         Largest number of passes over the training rows; None for no limit but ``max_steps``. Training ends with a
         validation, the first one at or after this limit. An override of ``epochs`` drops the recipe's ``max_steps`` and

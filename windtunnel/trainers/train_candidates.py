@@ -58,7 +58,7 @@ class TrainedCandidates:
     metric: Metric
     training: TrainingResult
     candidates: list[Candidate]
-    initial: Candidate  # the model before the fit; not a candidate where training has changed its soft trees
+    initial: Candidate  # the model before the fit; it is no candidate if training has changed its soft trees
 
 
 def train_candidates(run: FitRun) -> TrainedCandidates:

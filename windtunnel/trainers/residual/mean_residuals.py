@@ -121,8 +121,8 @@ def summand_weights(loss: Loss, unit: Tensor, scores: Tensor, summands: Tensor, 
     """Weight of each of P summands ``[N, K, P]`` of the scores, ``[P]``.
 
     The weights b >= 0 minimise loss(scores + summands . b) / s + |b|^2 / (2 N), the mean loss of N rows with a standard
-    normal prior. Without the prior, few rows that can be separated without an error would need infinite b. s is 1 for
-    log-odds, whose unit ``[K]`` is 1, and the loss of the scores where these are values.
+    normal prior. Without the prior, few rows that can be separated without an error would need infinite b. s is 1 if
+    the scores are log-odds, whose unit ``[K]`` is 1; if they are values, it is their loss before the change.
 
     The summands must be fitted on other rows: the source pipeline fits its own training rows too well, so that their
     residuals are too small. L-BFGS searches for the square roots of b.

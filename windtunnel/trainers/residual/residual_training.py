@@ -92,7 +92,8 @@ def _other_half_scores(
                 loaders = Loaders(residual.training_batches(training, mask), valid)
                 result = _train_where_defined(residual, loaders, halves.loss, recipe, lightning)
                 if result is not None and result.error is not None:
-                    result.error.__notes__ = ["the translation holds the best epoch, which is not tested any more"]
+                    # In the place of what the training of this model says.
+                    result.error.__notes__[-1:] = ["the translation holds the best epoch, which is not tested any more"]
                     return scores, result.error
                 if result is not None and result.best_epoch:
                     scores[tested] = _column_scores(residual, setup, tested)

@@ -57,7 +57,8 @@ def classifier(fitted: CatBoostClassifier) -> Predictor:
     model = _model(fitted)
     if model.loss not in CLASSES:
         raise UnsupportedEstimator(
-            f"CatBoostClassifier with loss_function={model.loss!r} has no translation; take {', '.join(CLASSES)}"
+            f"CatBoostClassifier with loss_function={model.loss!r} has no translation; take {', '.join(CLASSES)}, and "
+            "for several labels per row an estimator of each"
         )
     link, loss = CLASSES[model.loss]
     classes = np.asarray(fitted.classes_)

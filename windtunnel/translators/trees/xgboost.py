@@ -62,7 +62,7 @@ def classifier(fitted: XGBClassifier) -> Predictor:
     if model.objective not in ("binary:logistic", "multi:softprob", "multi:softmax"):
         raise UnsupportedEstimator(
             f"{type(fitted).__name__} with objective={model.objective!r} gives values that are no probabilities; fit "
-            "it with objective='binary:logistic' or 'multi:softprob', or use XGBRegressor"
+            "it with objective='binary:logistic' or 'multi:softprob'"
         )
     if model.targets > 1:
         raise UnsupportedEstimator(

@@ -68,7 +68,7 @@ typedef struct {
 static inline successor_group successor_group_of(const wt_tree_facts *trees, const successor_facts *facts, size_t group, size_t roots) {
     successor_group some = {.place = trees->group_place + group * WT_TREES_AT_ONCE};
     for (size_t lane = 0; lane < WT_TREES_AT_ONCE; lane++) {
-        const successor_tree *tree = facts->trees + (some.place[lane] < roots ? some.place[lane] : 0); /* what fills up a group is not read */
+        const successor_tree *tree = facts->trees + (some.place[lane] < roots ? some.place[lane] : 0); /* lanes beyond the last tree repeat tree 0, and their leaves are not read */
         uint32_t inside = tree->steps - tree->rest;
         some.first[lane] = tree->first;
         some.inside = inside > some.inside ? inside : some.inside;

@@ -44,8 +44,8 @@ def add_boosted(
 def in_their_place(boosted: Candidate, candidates: Sequence[Candidate], metric: Metric) -> list[Candidate]:
     """The candidates and the boosted residual, which replaces those that change the scores of the pipeline.
 
-    These are rejected even if their metric is better, because the validation rows selected their interactions, and so
-    flatter them. Where their metric was better in our experiments, the boosted residual was as good or better on other
+    These are rejected even if their metric is better: the validation rows selected their interactions, so that it is
+    too good. Where their metric was better in our experiments, the boosted residual was as good or better on other
     rows (docs/accuracy.md). If the boosted residual is rejected itself, or the metric of the pipeline is better, it
     replaces nothing.
     """

@@ -19,7 +19,7 @@ PRIOR_ROWS = 3
 MAX_CELLS = 2**24
 """The most cells of an interaction. Only cells with rows are stored, so there may be many: hashes rarely collide."""
 BLOCKS = {"contiguous": 60, "random": 20}
-"""How training rows are drawn into blocks, and into how many. A row's features leave its block out."""
+"""A way to form blocks of training rows -> the number of blocks. The features of a row come from all other blocks."""
 
 
 @dataclass(frozen=True)

@@ -28,10 +28,10 @@ from windtunnel.trainers.residual.init_scores import ResidualInputs, concat, in_
 from windtunnel.trainers.residual.mean_residuals import summand_weights
 from windtunnel.trainers.residual.validation_rows import RowSubset, SplitRows
 
-RACE_TREES, RACE_ROWS = 60, 30_000
-"""Trees and rows of a race, which chooses blocks of rows and interactions."""
+TRIAL_TREES, TRIAL_ROWS = 60, 30_000
+"""Trees and rows of a trial, a short boosting run that chooses blocks of rows and interactions."""
 KEPT_TABLES = 20
-"""Tables that the final trees read: those on whose features the trees of the races gain most. Single categories that
+"""Tables that the final trees read: those on whose features the trees of the trials gain most. Single categories that
 are not among them are read too, as many at most."""
 
 
@@ -94,7 +94,7 @@ def fit_boosted(
 ) -> BoostedResidual | None:
     """Fit trees and a network to the training rows, and average them with scores; None where no tree lowers the loss.
 
-    Races show which blocks of rows and which interactions to use. Trees and network with these stop early on the
+    Trials show which blocks of rows and which interactions to use. Trees and network with these stop early on the
     validation rows, where the weights of the mean are learned. For the test, each half of these rows has the blocks,
     the number of trees, the epoch and the weights that have the lowest loss on the other half.
 
@@ -104,12 +104,12 @@ def fit_boosted(
     """
     scores, base_score = valid.rows, train.rows.mean(dim=0)
     targets = FitTargets(base_score, train.targets.take(features.sample), valid.targets, split, loss, unit, seed)
-    races = _races(targets, features)
-    if not any(race.rounds() for race in races.values()):
+    trials = _trials(targets, features)
+    if not any(trial.rounds() for trial in trials.values()):
         return None
-    choices = {subset: _best(races, subset) for subset in RowSubset}
+    choices = {subset: _best(trials, subset) for subset in RowSubset}
     kinds = list(dict.fromkeys(choices.values()))
-    binned = BinnedFeatures.of(features.take(_tables_to_read(features, races.values())), kinds)
+    binned = BinnedFeatures.of(features.take(_tables_to_read(features, trials.values())), kinds)
     fitted = {blocks: _fit_models(targets, binned, blocks) for blocks in kinds}
     best = fitted[choices[RowSubset.ALL]]
     if not best.boosting.rounds():
@@ -151,24 +151,24 @@ def _times(trees: TreeEnsemble, factor: float) -> HardTrees:
     return fastest(HardTrees.of(replace(trees, leaf_value=trees.leaf_value * factor, base=trees.base * factor)))
 
 
-def _races(targets: FitTargets, features: BoostedFeatures) -> dict[str, Boosting]:
-    """A race for each way of drawing blocks."""
-    step = -(-len(features.sample) // RACE_ROWS)
-    some = targets.every(step)
+def _trials(targets: FitTargets, features: BoostedFeatures) -> dict[str, Boosting]:
+    """A short boosting run for each way of forming blocks."""
+    step = -(-len(features.sample) // TRIAL_ROWS)
+    every_nth = targets.every(step)
     return {
-        blocks: boost(some, Datasets.of(features.train[blocks][::step], features.valid), RACE_TREES)
+        blocks: boost(every_nth, Datasets.of(features.train[blocks][::step], features.valid), TRIAL_TREES)
         for blocks in BLOCKS
     }
 
 
-def _best(races: Mapping[str, Boosting], subset: RowSubset) -> str:
+def _best(trials: Mapping[str, Boosting], subset: RowSubset) -> str:
     """The blocks with the lowest loss on a subset of the validation rows."""
-    return min(races, key=lambda blocks: races[blocks].lowest(subset))
+    return min(trials, key=lambda blocks: trials[blocks].lowest(subset))
 
 
-def _tables_to_read(features: BoostedFeatures, races: Iterable[Boosting]) -> list[int]:
+def _tables_to_read(features: BoostedFeatures, trials: Iterable[Boosting]) -> list[int]:
     """Positions, ascending, of the tables that the final trees read: those with most gain, and single categories."""
-    gains = np.sum([race.gains() for race in races], axis=0)[: features.table_feature_count]
+    gains = np.sum([trial.gains() for trial in trials], axis=0)[: features.table_feature_count]
     strongest = (-gains.reshape(-1, features.width).sum(axis=1)).argsort(kind="stable")[:KEPT_TABLES].tolist()
     columns = [interaction.columns for interaction in features.tables.interactions]
     categories = [position for position, each in enumerate(columns) if features.coder.is_category(each)]
