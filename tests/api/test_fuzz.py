@@ -222,7 +222,7 @@ def check_copies(drawn: Drawn, source: Any, net: Any) -> None:
     if library is not None:
         copies["C"] = library
     for name, copy in copies.items():
-        copy_methods = c_file.METHODS if copy is library else METHODS
+        copy_methods = c_file.C_METHODS if copy is library else METHODS
         for kind, rows in spoiled(drawn.frame(40, offset=1), drawn.seed, drawn.strict).items():
             try:
                 compare(net, copy, rows, drawn.strict, copy_methods, tolerance=1e-5 if soft else TOLERANCE)
@@ -313,7 +313,7 @@ def test_random_pipelines(drawn: Drawn) -> None:
             try:
                 compare(source, net, rows, drawn.strict)
                 if library is not None:
-                    compare(source, library, rows, drawn.strict, c_file.METHODS)
+                    compare(source, library, rows, drawn.strict, c_file.C_METHODS)
             except BaseException as error:
                 error.add_note(f"rows: {kind}")
                 raise

@@ -36,7 +36,7 @@ from windtunnel.export.serving import function_prefix
 from windtunnel.program.non_finite import slot_guards
 from windtunnel.program.translated import TranslatedPipeline
 
-METHODS = ("predict", "predict_proba", "decision_function", "score_samples", "transform")
+C_METHODS = ("predict", "predict_proba", "decision_function", "score_samples", "transform")
 CASCADE = Path(__file__).with_name("c") / "cascade.c"
 CASCADE_BLOCK = 256
 """Rows whose probabilities ``predict`` of a cascade holds at once."""
@@ -147,7 +147,7 @@ def _metadata(net: TranslatedPipeline, outputs: list[Output], workspace: int) ->
 
 
 def _programs(
-    net: TranslatedPipeline, methods: Sequence[str] = METHODS, scope: str = ""
+    net: TranslatedPipeline, methods: Sequence[str] = C_METHODS, scope: str = ""
 ) -> tuple[dict[str, bytes], list[Output]]:
     """The images of the programs by name, and what each method computes with them; ``scope`` starts the names."""
     engine = NativeEngine(net.program, net.encoder)

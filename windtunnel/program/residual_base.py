@@ -10,11 +10,11 @@ from windtunnel.modules.outputs.label_rules import LabelThreshold, ProbabilityTh
 from windtunnel.modules.outputs.links import PROBABILITIES
 from windtunnel.program.head import Head
 from windtunnel.program.program import Program, ProgramStep, Take, last_slot
-from windtunnel.program.score_methods import METHODS, append, score_methods
+from windtunnel.program.score_methods import METHODS_OF_SCORES, append, score_methods
 
 STEP_NAME = "residual"
 """The name of the program steps that the source does not have."""
-METHODS_OF_THE_SUM = {*METHODS, "predict_proba"}
+METHODS_OF_THE_SUM = {*METHODS_OF_SCORES, "predict_proba"}
 """The methods whose outputs have to follow from the sum."""
 
 

@@ -11,7 +11,7 @@ from windtunnel.modules.base import Module
 from windtunnel.modules.tables.category_table import Identity
 from windtunnel.program.program import Program, ProgramStep, Take, last_slot, slot_of
 
-METHODS = ("decision_function", "predict", "predict_log_proba")
+METHODS_OF_SCORES = ("decision_function", "predict", "predict_log_proba")
 """The methods that may follow the scores, not ``predict_proba``: training lowers the loss of the scores, which may
 worsen the output of a step of that method."""
 
@@ -42,7 +42,7 @@ def score_methods(program: Program) -> dict[str, list[int]]:
     copied, found = _copied_scores(program), {}
     for method, step in program.method_steps.items():
         read = [column if slot == last_slot(program) else copied.get((slot, column)) for slot, column in step.places()]
-        if method in METHODS and None not in read:
+        if method in METHODS_OF_SCORES and None not in read:
             found[method] = [column for column in read if column is not None]
     return found
 

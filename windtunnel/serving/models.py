@@ -17,7 +17,7 @@ from windtunnel.serving import metrics
 from windtunnel.serving.batching import Entry, Server
 from windtunnel.serving.cascade.cascade import Cascade
 from windtunnel.serving.responses import NotFound
-from windtunnel.serving.schema import METHODS, Schema
+from windtunnel.serving.schema import SERVED_METHODS, Schema
 
 LOGGER = logging.getLogger("windtunnel")
 SECONDS_BETWEEN_LOOKS = 1.0
@@ -70,7 +70,7 @@ class LoadedModel:
         """The facts of a model that a server of this class scores."""
         entry = server.entry(model)
         net = entry.net
-        methods = [method for method in METHODS if method in net.head.methods]
+        methods = [method for method in SERVED_METHODS if method in net.head.methods]
         if not methods:
             raise UnsupportedEstimator(
                 "this pipeline ends in a transformer, so there is nothing to predict; serve one with a final predictor."

@@ -9,7 +9,7 @@ import numpy as np
 
 from windtunnel.program.translated import TranslatedPipeline
 
-METHODS = ("predict", "predict_proba")
+SERVED_METHODS = ("predict", "predict_proba")
 """The methods that a request gets the outputs of."""
 
 CHOICES = 100
@@ -54,7 +54,8 @@ class Schema:
         kinds = {"predict": _datatype(labels) if labels else "FP64"}
         several = isinstance(head.classes, list) or (head.classes is None and not head.flat)
         shapes = {"predict": (-1, -1) if several else (-1,), "predict_proba": (-1, len(labels))}
-        outputs = [Column(name, kinds.get(name, "FP64"), shapes[name]) for name in METHODS if name in head.methods]
+        served = [name for name in SERVED_METHODS if name in head.methods]
+        outputs = [Column(name, kinds.get(name, "FP64"), shapes[name]) for name in served]
         return cls(tuple(inputs), tuple(outputs), encoder.names is not None and not encoder.flat)
 
 

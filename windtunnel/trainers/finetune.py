@@ -22,7 +22,6 @@ from windtunnel.program.records.training_profile import TrainingProfile
 from windtunnel.program.score_methods import score_rules
 from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.trainers.data.labelled_rows import LabelledRows
-from windtunnel.trainers.fit_details import calibration, reliability, summarise_terms
 from windtunnel.trainers.loop.checkpoints import CheckpointOptions
 from windtunnel.trainers.loop.data_module import DataModule
 from windtunnel.trainers.loop.evaluation import Evaluation, evaluate
@@ -32,6 +31,7 @@ from windtunnel.trainers.residual.candidates import Candidate, candidate_results
 from windtunnel.trainers.residual.init_scores import InitScorer
 from windtunnel.trainers.residual.installation import install_boosted, install_pipeline, install_residual
 from windtunnel.trainers.residual.validation_rows import MAX_ROWS, max_validation_rows
+from windtunnel.trainers.summaries import calibration, reliability, summarise_terms
 from windtunnel.trainers.train_candidates import FitRun, train_candidates
 
 RANKER_WARNING = (

@@ -31,7 +31,7 @@ from windtunnel.trainers.loop.evaluation import evaluate, evaluate_program
 from windtunnel.trainers.loop.trainer_options import TrainerOptions
 from windtunnel.trainers.loop.training import TrainingResult, train as train_module
 from windtunnel.trainers.recipe import Recipe
-from windtunnel.trainers.residual.boosted.candidates import add_boosted
+from windtunnel.trainers.residual.boosted.boosted_candidate import add_boosted
 from windtunnel.trainers.residual.candidates import Candidate, residual_candidates
 from windtunnel.trainers.residual.init_scores import InitScorer
 from windtunnel.trainers.residual.installation import PipelineState

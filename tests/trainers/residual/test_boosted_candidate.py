@@ -7,7 +7,7 @@ import pytest
 
 from windtunnel.objectives.metrics import Metric
 from windtunnel.program.head import Head
-from windtunnel.trainers.residual.boosted.candidates import in_their_place
+from windtunnel.trainers.residual.boosted.boosted_candidate import in_their_place
 from windtunnel.trainers.residual.candidates import Candidate, candidate_results, select
 from windtunnel.trainers.residual.significance import SignificanceTest
 

@@ -44,7 +44,7 @@ class Callbacks(BaseModel):
     BestCheckpoint: BestState
 
 
-class Checkpoint(BaseModel):
+class CheckpointContents(BaseModel):
     """The parts of a checkpoint that are checked before Lightning reads it."""
 
     state_dict: dict[str, Any]
@@ -114,7 +114,7 @@ def as_bad_file(file: Path) -> Iterator[None]:
         ) from error
 
 
-def _read(file: Path) -> Checkpoint:
+def _read(file: Path) -> CheckpointContents:
     try:
         state = torch.load(file, map_location="cpu", weights_only=True)
     except Exception as error:  # of a damaged file, torch raises errors of many kinds
@@ -122,7 +122,7 @@ def _read(file: Path) -> Checkpoint:
             f"{file} is damaged or no checkpoint ({type(error).__name__}); resume from another one"
         ) from error
     try:
-        return Checkpoint.model_validate(state)
+        return CheckpointContents.model_validate(state)
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(map(str, first["loc"]))
@@ -132,7 +132,7 @@ def _read(file: Path) -> Checkpoint:
         ) from error
 
 
-def _check_module(file: Path, checkpoint: Checkpoint, module: FineTuning) -> None:
+def _check_module(file: Path, checkpoint: CheckpointContents, module: FineTuning) -> None:
     """Reject the weights of another translation, and other options than those of the checkpoint."""
     ours, theirs = module.state_dict(), checkpoint.state_dict
     if wrong := sorted(name for name in {*ours, *theirs} if _shape(ours, name) != _shape(theirs, name)):

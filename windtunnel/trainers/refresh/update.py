@@ -24,7 +24,6 @@ from windtunnel.program.score_methods import score_rules
 from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.progress import Phase
 from windtunnel.trainers.data.labelled_rows import Targets
-from windtunnel.trainers.fit_details import calibration, reliability, summarise_terms
 from windtunnel.trainers.loop.evaluation import Evaluation, evaluate_scores
 from windtunnel.trainers.refresh.movable_values import MovableValues, MovedValues
 from windtunnel.trainers.refresh.refresh_rows import RefreshData, read_input
@@ -32,6 +31,7 @@ from windtunnel.trainers.refresh.residual_columns import add_new_categories, ext
 from windtunnel.trainers.residual.installation import PipelineState, install_pipeline, mark_initial_residual_weights
 from windtunnel.trainers.residual.significance import SignificanceTest, compare_losses
 from windtunnel.trainers.residual.validation_rows import split_rows
+from windtunnel.trainers.summaries import calibration, reliability, summarise_terms
 
 
 @dataclass(frozen=True)
