@@ -28,7 +28,6 @@ import windtunnel
 from windtunnel.errors import InvalidOption
 from windtunnel.sweeps.cost import inference_cost
 from windtunnel.sweeps.rows import SharedRows
-from windtunnel.trainers.loop.module import FineTuning
 
 
 def test_the_result_is_the_best_trial_and_the_first_is_the_default() -> None:
@@ -267,4 +266,4 @@ def test_optuna_logs_a_line_per_trial(progress: bool, capsys: pytest.CaptureFixt
     assert len(finished) == (2 if progress else 0)
     assert not progress or f"Best is trial 0 with value: {result.default_value}" in finished[0]
     assert optuna.logging.get_verbosity() == level == logging.INFO
-    assert result.metric == FineTuning(windtunnel.translate(logistic()), QUICK).metric.name == "auroc"
+    assert result.metric == QUICK.metric_for(windtunnel.translate(logistic())).name == "auroc"

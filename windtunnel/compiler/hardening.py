@@ -19,7 +19,7 @@ from windtunnel.modules.base import Module
 from windtunnel.modules.trees import HardTrees, LeafOneHot, SoftLeaves, SoftSplits, SoftTrees
 from windtunnel.modules.trees.soft.harden import harden as hard_ensemble, harden_splits
 from windtunnel.objectives.losses import loss_for
-from windtunnel.objectives.metrics import Metric, extra_methods
+from windtunnel.objectives.metrics import Metric
 from windtunnel.program.records.hardening_result import HardeningResult
 from windtunnel.program.translated import TranslatedPipeline
 
@@ -82,7 +82,7 @@ def measure_change(
     first, second = (values.double() for values in scores)
     deviation = float((first - first.mean(dim=0)).square().mean().sqrt())
     moved = float((second - first).square().mean().sqrt())
-    metric, nan = Metric(None, before.head, extra_methods(before)), math.nan
+    metric, nan = Metric(None, before.head, before.program.method_steps), math.nan
     result = HardeningResult(len(first), moved / deviation if deviation > 0 else moved, metric.name, nan, nan, nan, nan)
     if target is None or before.head.loss == "unknown":
         return result

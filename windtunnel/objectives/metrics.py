@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -92,10 +91,6 @@ class Metric:
         self._head, self._rule = head, None if method is None else rules.get(method)
         self._rows = None if self.name == "loss" else WeightedMetric(_score(self.name, head))
 
-    def output(self, net: Any, numbers: Tensor, ids: Tensor) -> Tensor | None:
-        """The output of ``method`` for encoded rows, which ``update`` needs; None without a ``method``."""
-        return None if self.method is None else net.program.output(self.method, numbers, ids)
-
     def update(
         self, scores: Tensor, target: Tensor, weight: Tensor | None = None, *, output: Tensor | None = None
     ) -> None:
@@ -156,11 +151,6 @@ class Metric:
         if self._head.task == "binary":
             return numbers[:, 0] if numbers.shape[1] == 1 else numbers[:, 1] - numbers[:, 0]
         return self._head.linked(numbers) if output is None and self._head.link in _PROBABILITIES else numbers
-
-
-def extra_methods(net: Any) -> Collection[str]:
-    """The methods of the source that have steps of their own in a net; none for a residual model in training."""
-    return tuple(getattr(getattr(net, "program", None), "method_steps", ()))
 
 
 def _method(name: str, head: Head) -> str | None:

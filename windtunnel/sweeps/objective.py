@@ -20,6 +20,7 @@ from windtunnel.sweeps.rows import SharedRows, calibration_rows
 from windtunnel.sweeps.settings import Settings
 from windtunnel.sweeps.space import RISKY, TRANSLATE_OPTIONS, default_space
 from windtunnel.trainers.loop.module import FineTuning
+from windtunnel.trainers.loop.trained_net import TrainedNet
 from windtunnel.trainers.recipe import Recipe
 from windtunnel.trainers.residual.setup import residual_base_for_loss
 
@@ -69,7 +70,7 @@ class Objective:
         residual = self.takes_residual and {**settings.recipe_options, **fixed}.get("residual", True)
         resolve = Recipe.resolve if residual else Recipe.resolve_joint
         self.recipe = resolve(settings.recipe, self._overrides({}))  # the one that ``fit`` trains with
-        metric = FineTuning(net, self.recipe).metric
+        metric = FineTuning(TrainedNet.of(net, self.recipe), self.recipe).metric
         self.metric, self.greater_is_better = metric.name, metric.greater_is_better
         self.rows = SharedRows(net, settings.train, settings.valid)
         self.space = settings.space or default_space(net, self.recipe, self.rows.train.size)

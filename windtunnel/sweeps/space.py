@@ -210,7 +210,7 @@ def default_space(net: TranslatedPipeline, recipe: Recipe, rows: int) -> Space:
         "leaf_rate": "leaf" not in kinds,
         "table_rate": "table" not in kinds,
         "start": not kinds & {"leaf", "table"},
-        "dropout": not dropped_modules(net) and not any(map(has_dropout, modules)),
+        "dropout": not dropped_modules(net.program) and not any(map(has_dropout, modules)),
     }
     size = recipe.rows_per_step(rows)
     space = {name: option for name, option in DEFAULT.items() if not without.get(name, False)}

@@ -8,7 +8,7 @@ from typing import Self
 
 from windtunnel.errors import BadInput
 from windtunnel.objectives.losses import loss_for
-from windtunnel.objectives.metrics import Metric, extra_methods
+from windtunnel.objectives.metrics import Metric
 from windtunnel.objectives.row_blocks import explain_failures
 from windtunnel.program.records.fidelity import CalibrationRows
 from windtunnel.program.score_methods import score_rules
@@ -122,7 +122,7 @@ def compare_with_source(
     programs = source.exact_program(), net.program
     before, after = (net.run_in_slices(program, validation.rows) for program in programs)
     split = split_rows(validation, recipe.seed)
-    metric = recipe.metric_of(net.head, extra_methods(net), score_rules(net.program))
+    metric = recipe.metric_of(net.head, net.program.method_steps, score_rules(net.program))
     if metric.method is not None:
         return compare_losses(loss, split.shuffled, before, after, validation.targets)
     return compare_scores(metric, loss, split, before, after, validation.targets)

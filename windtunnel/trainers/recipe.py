@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from windtunnel.objectives.metrics import Metric
     from windtunnel.program.head import Head
     from windtunnel.program.score_methods import ScoreRule
+    from windtunnel.program.translated import TranslatedPipeline
 
 OPTIMIZERS = ("adam", "adamw", "sgd")
 SCHEDULES = ("constant", "cosine")
@@ -295,17 +296,15 @@ class Recipe:
             return min(RESIDUAL_BATCH, max(1, rows // 20))
         return min(max(rows // STEPS_PER_PASS, SMALLEST_BATCH), LARGEST_BATCH, max(1, rows // 20))
 
-    def metric_for(self, net: Any) -> Metric:
-        """The validation metric of a net: by default the mean of ``loss`` if that is given, else that of the task.
-
-        A residual model in training has ``rules``, not steps.
-        """
-        from windtunnel.objectives.metrics import extra_methods
-
-        return self.metric_of(net.head, extra_methods(net), getattr(net, "rules", {}))
+    def metric_for(self, net: TranslatedPipeline) -> Metric:
+        """The validation metric of a translation."""
+        return self.metric_of(net.head, net.program.method_steps)
 
     def metric_of(self, head: Head, extra_methods: Collection[str] = (), rules: Mapping[str, ScoreRule] = {}) -> Metric:
-        """The validation metric of a head, by the arguments of ``Metric``."""
+        """The validation metric of a head, by the arguments of ``Metric``.
+
+        By default the mean of ``loss`` if that is given, else the metric of the task.
+        """
         from windtunnel.objectives.metrics import Metric
 
         return Metric(self.metric or ("loss" if self.loss else None), head, extra_methods, rules)

@@ -28,8 +28,9 @@ from windtunnel.trainers.joint_training import (
 from windtunnel.trainers.loop.checkpoints import CheckpointOptions
 from windtunnel.trainers.loop.data_module import DataModule
 from windtunnel.trainers.loop.evaluation import evaluate, evaluate_program
+from windtunnel.trainers.loop.trained_net import TrainedNet
 from windtunnel.trainers.loop.trainer_options import TrainerOptions
-from windtunnel.trainers.loop.training import TrainingResult, train as train_module
+from windtunnel.trainers.loop.training import TrainingResult, train as train_net
 from windtunnel.trainers.recipe import Recipe
 from windtunnel.trainers.residual.boosted.boosted_candidate import add_boosted
 from windtunnel.trainers.residual.candidates import Candidate, residual_candidates
@@ -138,7 +139,7 @@ def _train_residual(run: FitRun) -> TrainedCandidates | NoResidual:
     if isinstance(setup, NoResidual):
         return setup
     trained = train_residual(setup, recipe, run.lightning, run.checkpoints)
-    metric, result = recipe.metric_for(trained.residual.module), trained.training
+    metric, result = trained.residual.metric(recipe), trained.training
     candidates = residual_candidates(net, data, setup, trained, recipe)
     if result.error is None:
         candidates = add_boosted(net, setup, candidates, recipe, metric)
@@ -151,10 +152,10 @@ def _train_translation(run: FitRun) -> TrainedTranslation:
     softened = net.softening_pending
     source = source_candidate(net, data, run.joint_recipe)
     prepare_joint_training(net, _calibration_rows(net, data, run.lightning.processes))
-    metric = run.joint_recipe.metric_for(net)
+    trained = TrainedNet.of(net, run.joint_recipe)
     with float32_sums(net.program):
-        result = train_module(net, data, run.joint_recipe, run.lightning, run.checkpoints)
-    return TrainedTranslation.of(metric, result, source, softened=softened)
+        result = train_net(trained, data, run.joint_recipe, run.lightning, run.checkpoints)
+    return TrainedTranslation.of(trained.metric, result, source, softened=softened)
 
 
 def _train_untested_translation(run: FitRun) -> TrainedCandidates:

@@ -35,13 +35,13 @@ def translated(model: Any) -> windtunnel.Translation:
 @pytest.mark.parametrize("model", [LGBMClassifier(**TREES), LogisticRegression()])
 def test_every_trainable_step_but_the_last_drops(model: Any) -> None:
     net = translated(model)
-    dropped = [type(module) for module in dropped_modules(net)]
+    dropped = [type(module) for module in dropped_modules(net.program)]
     assert dropped.count(CategoryTable) == 2 and dropped.count(Affine) == 1
-    assert net.program.steps[-1].module not in dropped_modules(net)
+    assert net.program.steps[-1].module not in dropped_modules(net.program)
     batch = net.encode(X)
     with torch.no_grad():
         before = net(*batch)
-        with dropout_at(net, 0.5):
+        with dropout_at(net, net.program, 0.5):
             assert not torch.equal(net.train()(*batch), before)
             assert torch.equal(net.eval()(*batch), before)
         assert torch.equal(net.train()(*batch), before)

@@ -17,6 +17,7 @@ from windtunnel.trainers.loop.best_checkpoint import BestCheckpoint
 from windtunnel.trainers.loop.data_module import DataModule
 from windtunnel.trainers.loop.devices import check_devices
 from windtunnel.trainers.loop.module import FineTuning
+from windtunnel.trainers.loop.trained_net import TrainedNet
 from windtunnel.trainers.loop.trainer_options import TrainerOptions
 from windtunnel.trainers.loop.weight_average import WeightAverage
 from windtunnel.trainers.recipe import Recipe
@@ -121,7 +122,7 @@ def test_lightning_itself_takes_the_parts() -> None:
     )
     net.train()
     with pytest.warns(FutureWarning, match="LeafSpec"):
-        trainer.fit(FineTuning(net, Recipe()), datamodule=DataModule(net, rows()))
+        trainer.fit(FineTuning(TrainedNet.of(net, Recipe()), Recipe()), datamodule=DataModule(net, rows()))
     assert {"train_loss", "val_loss", "val_auroc"} <= trainer.callback_metrics.keys()
 
 
@@ -156,7 +157,7 @@ def test_callbacks_see_each_validation_once() -> None:
 def test_an_epoch_without_validation_is_rejected() -> None:
     net = SmallNet(TASKS["binary"])
     with pytest.raises(BadInput, match="an epoch ended without validation"):
-        module = FineTuning(net, Recipe())
+        module = FineTuning(TrainedNet.of(net, Recipe()), Recipe())
         BestCheckpoint(module).on_train_epoch_end(pl.Trainer(logger=False, enable_checkpointing=False), module)
 
 

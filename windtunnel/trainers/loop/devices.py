@@ -51,22 +51,19 @@ def check_devices(devices: Any) -> None:
         )
 
 
-def trainer_arguments(net: Any, devices: Any) -> dict[str, Any]:
-    """Arguments of a Trainer for several processes; none for one. Processes that torchrun started are the devices."""
-    count, local_count = launched_processes(), int(os.environ.get("LOCAL_WORLD_SIZE", 1))
-    if count > 1:
-        return {"devices": local_count, "num_nodes": count // local_count, "strategy": _ddp_strategy(net)}
-    return {} if devices in (1, "1") else {"strategy": _ddp_strategy(net)}
+def trainer_arguments(devices: Any, *, leaves_parameters_out: bool) -> dict[str, Any]:
+    """Arguments of a Trainer for several processes; none for one. Processes that torchrun started are the devices.
 
-
-def _ddp_strategy(net: Any) -> DDPStrategy:
-    """The strategy that averages gradients over the processes in each step.
-
-    Only steps of methods may get no gradient. Buffers never change, so they are not broadcast: this would hang on
-    validation rows that do not split evenly.
+    ``leaves_parameters_out`` says that some parameters may get no gradient.
     """
-    others = getattr(getattr(net, "program", None), "method_steps", None)
-    return DDPStrategy(find_unused_parameters=bool(others), broadcast_buffers=False)
+    count, local_count = launched_processes(), int(os.environ.get("LOCAL_WORLD_SIZE", 1))
+    if count == 1 and devices in (1, "1"):
+        return {}
+    # Buffers never change, so they are not broadcast: this would hang on validation rows that do not split evenly.
+    strategy = DDPStrategy(find_unused_parameters=leaves_parameters_out, broadcast_buffers=False)
+    if count == 1:
+        return {"strategy": strategy}
+    return {"devices": local_count, "num_nodes": count // local_count, "strategy": strategy}
 
 
 def ignore_process_warnings() -> None:

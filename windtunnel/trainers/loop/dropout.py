@@ -13,15 +13,16 @@ from windtunnel.program.program import Program, steps_read
 
 
 @contextlib.contextmanager
-def dropout_at(net: nn.Module, rate: float) -> Iterator[None]:
+def dropout_at(module: nn.Module, program: Program | None, rate: float) -> Iterator[None]:
     """Drop outputs at random within the context, in training mode.
 
     Modules that have a ``dropout`` attribute, the soft trees, get the rate. The other trainable steps of a program drop
     entries of their output, except those whose output no step reads: these are the scores.
     """
-    layers: list[Any] = [module for module in net.modules() if has_dropout(module)]
+    layers: list[Any] = [layer for layer in module.modules() if has_dropout(layer)]
     before = [layer.dropout for layer in layers]
-    hooks = [module.register_forward_hook(DropToMean(rate)) for module in dropped_modules(net)] if rate else []
+    dropped = dropped_modules(program) if rate and program is not None else []
+    hooks = [step.register_forward_hook(DropToMean(rate)) for step in dropped]
     try:
         for layer in layers:
             layer.dropout = rate
@@ -33,10 +34,9 @@ def dropout_at(net: nn.Module, rate: float) -> Iterator[None]:
             layer.dropout = value
 
 
-def dropped_modules(net: nn.Module) -> list[nn.Module]:
+def dropped_modules(program: Program) -> list[nn.Module]:
     """The trainable modules of a program whose output another step reads, without those that drop by themselves."""
-    program = getattr(net, "program", None)
-    steps: list[Any] = list(program.steps) if isinstance(program, Program) else []
+    steps = list(program.steps)
     read = set[int]().union(*map(steps_read, steps))
     return [
         step.module

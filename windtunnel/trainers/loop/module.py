@@ -17,8 +17,8 @@ from torch.optim.lr_scheduler import LambdaLR
 from windtunnel.errors import BadInput
 from windtunnel.modules.base import Module
 from windtunnel.objectives.losses import loss_for
-from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.trainers.loop.compiled import check_accumulation, check_tables, compiled, explained
+from windtunnel.trainers.loop.trained_net import TrainedNet
 from windtunnel.trainers.optimizers.row_adam import RowAdam
 from windtunnel.trainers.optimizers.visited_rows import VisitedRows
 from windtunnel.trainers.processes import check_equal_weights, gather, process_weight, rank, sum_processes, world
@@ -28,21 +28,18 @@ from windtunnel.trainers.recipe import Recipe
 class FineTuning(pl.LightningModule):
     """Minimises the loss of a net; logs ``train_loss``, ``val_loss`` and ``val_<metric>`` once per epoch.
 
-    ``net(numbers [B, n], ids [B, m])`` gives scores ``[B, K]``. ``tables`` are the rows of large tables that are
-    trained by rows, by the name of the parameter.
+    ``tables`` are the rows of large tables that are trained by rows, by the name of the parameter.
     """
 
-    def __init__(
-        self, net: TranslatedPipeline, recipe: Recipe, tables: Mapping[str, VisitedRows] | None = None
-    ) -> None:
+    def __init__(self, trained: TrainedNet, recipe: Recipe, tables: Mapping[str, VisitedRows] | None = None) -> None:
         super().__init__()
-        self.net = net
+        self.net, self.metric = trained.module, trained.metric
+        self._program, self._gradient_scale = trained.program, trained.gradient_scale
         self.recipe = recipe
         self.tables = dict(tables or {})
         if recipe.compile is not None:
             check_tables(recipe.compile, self.tables)
-        self.loss = loss_for(recipe.loss, net.head)
-        self.metric = recipe.metric_for(net)
+        self.loss = loss_for(recipe.loss, trained.head)
         self.save_hyperparameters(recipe.facts())
         self._sums: dict[str, tuple[Tensor | float, float]] = {}
         self._compiled: Callable[[Tensor, Tensor], Tensor] | None = None
@@ -66,12 +63,12 @@ class FineTuning(pl.LightningModule):
         return loss * process_weight(batch[2]) if len(batch) == 3 and world() > 1 else loss
 
     def backward(self, loss: Tensor, *args: Any, **kwargs: Any) -> None:
-        """Compute the gradients of the loss divided by ``net.gradient_scale``, where the net has one.
+        """Compute the gradients of the loss divided by the scale of the gradients.
 
         Weight decay and the constants of the optimizer suit gradients like those of a log loss; the gradients of a
         squared error grow with the square of the unit of the target.
         """
-        loss = loss / getattr(self.net, "gradient_scale", 1.0)
+        loss = loss / self._gradient_scale
         with explained(self.recipe.compile) if self.recipe.compile else contextlib.nullcontext():
             super().backward(loss, *args, **kwargs)
 
@@ -82,7 +79,11 @@ class FineTuning(pl.LightningModule):
         with torch.autocast(self.device.type, enabled=False):
             loss, scores = self._loss(batch)
             self._add("val_loss", loss, batch)
-            self.metric.update(scores, *batch[1:], output=self.metric.output(self.net, *batch[0]))
+            output = None
+            if self.metric.method is not None:
+                assert self._program is not None  # only a translation has methods with steps of their own
+                output = self._program.output(self.metric.method, *batch[0])
+            self.metric.update(scores, *batch[1:], output=output)
 
     def on_train_epoch_end(self) -> None:
         """Log the mean loss of the epoch."""

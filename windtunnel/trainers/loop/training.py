@@ -16,7 +16,6 @@ import torch
 from pytorch_lightning.callbacks import ProgressBar
 from pytorch_lightning.plugins.io import TorchCheckpointIO
 from pytorch_lightning.utilities.seed import isolate_rng
-from torch import nn
 
 from windtunnel.modules.tables.large_tables import large_tables
 from windtunnel.program.records.history import Epoch
@@ -30,6 +29,7 @@ from windtunnel.trainers.loop.evaluation import Evaluation, check_initial_value
 from windtunnel.trainers.loop.module import FineTuning
 from windtunnel.trainers.loop.quiet import quiet
 from windtunnel.trainers.loop.termination import Termination
+from windtunnel.trainers.loop.trained_net import TrainedNet
 from windtunnel.trainers.loop.trainer_options import TrainerOptions
 from windtunnel.trainers.loop.training_plan import TrainingPlan
 from windtunnel.trainers.loop.validation_intervals import ValidationIntervals
@@ -65,14 +65,15 @@ class TrainingResult:
 
 
 def train(
-    net: Any, data: Loaders, recipe: Recipe, options: TrainerOptions, checkpoints: CheckpointOptions
+    trained: TrainedNet, data: Loaders, recipe: Recipe, options: TrainerOptions, checkpoints: CheckpointOptions
 ) -> TrainingResult:
-    """Train a module; it ends with its best weights, in eval mode, on the device where it was before.
+    """Train a net; its module ends with its best weights, in eval mode, on the device where it was before.
 
     An error before epoch 0 is validated is raised; a later one is in the result.
     """
     plan = TrainingPlan.of(recipe, data.train, options.processes)
-    trainer: Any = options.trainer_for(net, recipe, plan.epochs)
+    net: Any = trained.module
+    trainer: Any = options.trainer_for(trained, recipe, plan.epochs)
     if options.trainer is not None:
         plan = TrainingPlan(trainer.max_epochs)
     if plan.interval_steps is not None:
@@ -83,7 +84,7 @@ def train(
     tables = _visited_rows(net, recipe, trainer)
     if type(trainer.strategy.checkpoint_io) is TorchCheckpointIO:
         trainer.strategy.checkpoint_io = LocalCheckpointIO()
-    module = FineTuning(net, recipe, tables)
+    module = FineTuning(trained, recipe, tables)
     file = resume(checkpoints.resume_from, module, data, trainer)
     error: BaseException | None = None
     with quiet():
@@ -97,7 +98,7 @@ def train(
         try:
             with (
                 _keeping_initial_tables(net, tables),
-                _training_mode(net, recipe.dropout, best),
+                _training_mode(trained, recipe.dropout, best),
                 gradients_of_rows(net, tables),
                 _callbacks(trainer, [*callbacks, *trainer.callbacks]),
             ):
@@ -182,11 +183,12 @@ def _keeping_initial_tables(net: Any, tables: Mapping[str, VisitedRows]) -> Iter
 
 
 @contextlib.contextmanager
-def _training_mode(net: nn.Module, dropout: float, best: BestCheckpoint) -> Iterator[None]:
+def _training_mode(trained: TrainedNet, dropout: float, best: BestCheckpoint) -> Iterator[None]:
     """Training mode with dropout; on exit the best weights, eval mode and the previous device."""
+    net = trained.module
     device = next(net.parameters()).device
     try:
-        with dropout_at(net, dropout):
+        with dropout_at(net, trained.program, dropout):
             net.train()
             yield
     finally:

@@ -138,7 +138,7 @@ def residual_candidates(
     recipe: Recipe,
 ) -> list[Candidate]:
     """Candidates, simplest first: translation, source pipeline, tree-block weights, interactions, residual model."""
-    metric = recipe.metric_for(trained.residual.module)
+    metric = trained.residual.metric(recipe)
     of_model = [
         _interactions_candidate(setup, metric),
         _residual_candidate(setup.validation_halves, trained, metric, recipe),

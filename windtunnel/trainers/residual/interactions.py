@@ -130,7 +130,7 @@ class RowsWithResiduals:
         if selected.interactions:
             offset = _set_interactions(model, selected, self.train)
         gradient = float(self.gradient.square().mean().sqrt())
-        return ResidualForTraining(ResidualOnInitScores(model, self.head, self.rules, gradient), inputs, offset)
+        return ResidualForTraining(ResidualOnInitScores(model), inputs, self.head, self.rules, gradient, offset)
 
 
 def _residuals(coder: ColumnCoder, loss: Loss, unit: Tensor, labelled: LabelledRows) -> Residuals:

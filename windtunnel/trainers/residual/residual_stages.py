@@ -18,9 +18,12 @@ from torch import Tensor, nn
 
 from windtunnel.encode import Batch
 from windtunnel.modules.linear.residual_model import ResidualModel
+from windtunnel.objectives.metrics import Metric
 from windtunnel.program.head import Head
 from windtunnel.program.score_methods import ScoreRule
 from windtunnel.trainers.data.encoded_loader import EncodedLoader
+from windtunnel.trainers.loop.trained_net import TrainedNet
+from windtunnel.trainers.recipe import Recipe
 from windtunnel.trainers.residual.init_scores import (
     ResidualInputs,
     add_offset,
@@ -42,11 +45,9 @@ class ResidualOnInitScores(nn.Module):
     numbers ``[B, n + K]``, ids int64 ``[B, m]`` -> ``[B, K]``
     """
 
-    def __init__(self, residual: ResidualModel, head: Head, rules: Mapping[str, ScoreRule], gradient: float) -> None:
+    def __init__(self, residual: ResidualModel) -> None:
         super().__init__()
-        self.residual, self.head, self.rules = residual, head, rules
-        # ``gradient`` is the root mean square of the loss's gradient by the scores; 0 where the scores are perfect.
-        self.gradient_scale = gradient / USUAL_GRADIENT or 1.0
+        self.residual = residual
 
     def forward(self, numbers: Tensor, ids: Tensor) -> Tensor:
         """Scores of rows with init scores."""
@@ -83,6 +84,10 @@ class ResidualForTraining:
 
     module: ResidualOnInitScores
     inputs: ResidualInputs  # the columns that the residual model reads
+    # head, rules: of the pipeline with the residual model
+    head: Head
+    rules: Mapping[str, ScoreRule]
+    gradient: float  # root mean square of the loss's gradient by the scores; 0 where the scores are perfect
     # ``[N, K]``, scores of the interactions for each training row with a weight above 0, fitted without that row
     offset: Tensor
 
@@ -90,6 +95,15 @@ class ResidualForTraining:
     def model(self) -> ResidualModel:
         """The residual model itself."""
         return self.module.residual
+
+    def metric(self, recipe: Recipe) -> Metric:
+        """The metric of the validation."""
+        return recipe.metric_of(self.head, rules=self.rules)
+
+    def trained_net(self, recipe: Recipe) -> TrainedNet:
+        """Its module, as Lightning trains it."""
+        scale = self.gradient / USUAL_GRADIENT or 1.0
+        return TrainedNet(self.module, self.head, self.metric(recipe), gradient_scale=scale)
 
     def copy(self) -> ResidualForTraining:
         """One with weights of its own, to train."""

@@ -24,6 +24,7 @@ from windtunnel.trainers.residual.residual_stages import ResidualForTraining
 from windtunnel.trainers.residual.setup import ResidualSetup
 
 NO_COLUMN = "no column explains the residuals"
+UNTESTED = "the translation holds the best epoch, which is not tested any more"
 
 
 @dataclass(frozen=True)
@@ -49,11 +50,11 @@ def train_residual(
     """
     residual = setup.initial.copy()
     if not residual.reads_columns:
-        began, metric = time.perf_counter(), recipe.metric_for(residual.module)
+        began, metric = time.perf_counter(), residual.metric(recipe)
         initial = evaluate(metric, setup.validation_halves.loss, residual.init_scores, setup.valid)
         training = TrainingResult.without_training(metric.name, initial, began, NO_COLUMN)
         return TrainedResidual(residual, training, torch.zeros_like(setup.validation_halves.interaction_scores))
-    training = train(residual.module, setup.training_loaders(), recipe, lightning, checkpoints)
+    training = train(residual.trained_net(recipe), setup.training_loaders(), recipe, lightning, checkpoints)
     if training.error is None and not training.best_epoch:
         return TrainedResidual(residual, training, torch.zeros_like(setup.validation_halves.interaction_scores))
     several_processes = lightning.trainer is not None and world() > 1
@@ -92,8 +93,8 @@ def _other_half_scores(
                 loaders = Loaders(residual.training_batches(training, mask), valid)
                 result = _train_where_defined(residual, loaders, halves.loss, recipe, lightning)
                 if result is not None and result.error is not None:
-                    # In the place of what the training of this model says.
-                    result.error.__notes__[-1:] = ["the translation holds the best epoch, which is not tested any more"]
+                    notes = getattr(result.error, "__notes__", [])[:-1]  # the last one is about this model
+                    result.error.__notes__ = [*notes, UNTESTED]
                     return scores, result.error
                 if result is not None and result.best_epoch:
                     scores[tested] = _column_scores(residual, setup, tested)
@@ -105,10 +106,10 @@ def _train_where_defined(
     residual: ResidualForTraining, loaders: Loaders, loss: Loss, recipe: Recipe, lightning: TrainerOptions
 ) -> TrainingResult | None:
     """Train a model; None if the metric or the loss of its validation rows is not finite."""
-    evaluation = evaluate(recipe.metric_for(residual.module), loss, residual.module, loaders.valid)
+    evaluation = evaluate(residual.metric(recipe), loss, residual.module, loaders.valid)
     if not all(map(math.isfinite, evaluation)):
         return None
-    return train(residual.module, loaders, recipe, lightning, CheckpointOptions())
+    return train(residual.trained_net(recipe), loaders, recipe, lightning, CheckpointOptions())
 
 
 def _column_scores(residual: ResidualForTraining, setup: ResidualSetup, index: Tensor | slice) -> Tensor:

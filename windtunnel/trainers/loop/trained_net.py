@@ -1,0 +1,39 @@
+"""What Lightning trains: a translation, or a residual model on top of init scores."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Self
+
+from torch import nn
+
+from windtunnel.objectives.metrics import Metric
+from windtunnel.program.head import Head
+from windtunnel.program.program import Program
+from windtunnel.program.translated import TranslatedPipeline
+from windtunnel.trainers.recipe import Recipe
+
+
+@dataclass(frozen=True)
+class TrainedNet:
+    """A module that a training changes, and what the training needs to know about it.
+
+    ``module(numbers [B, n], ids [B, m])`` gives raw scores ``[B, K]``. Gradients are those of the loss divided by
+    ``gradient_scale``.
+    """
+
+    module: nn.Module
+    head: Head
+    metric: Metric  # of the validation
+    program: Program | None = None  # that of a translation, whose steps dropout changes; None for a residual model
+    gradient_scale: float = 1.0
+
+    @classmethod
+    def of(cls, net: TranslatedPipeline, recipe: Recipe) -> Self:
+        """A translation, trained by a recipe."""
+        return cls(net, net.head, recipe.metric_for(net), net.program)
+
+    @property
+    def leaves_parameters_out(self) -> bool:
+        """Whether some parameters may get no gradient: those of methods with steps of their own."""
+        return self.program is not None and bool(self.program.method_steps)
