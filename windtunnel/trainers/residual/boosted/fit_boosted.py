@@ -28,11 +28,11 @@ from windtunnel.trainers.residual.init_scores import ResidualInputs, concat, in_
 from windtunnel.trainers.residual.mean_residuals import summand_weights
 from windtunnel.trainers.residual.validation_rows import RowSubset, SplitRows
 
-TRIAL_TREES, TRIAL_ROWS = 60, 30_000
-"""Trees and rows of a trial, a short boosting run that chooses blocks of rows and interactions."""
+SHORT_RUN_TREES, SHORT_RUN_ROWS = 60, 30_000
+"""Trees and rows of the short boosting runs that choose blocks of rows and interactions."""
 KEPT_TABLES = 20
-"""Tables that the final trees read: those on whose features the trees of the trials gain most. Single categories that
-are not among them are read too, as many at most."""
+"""Tables that the final trees read: those on whose features the trees of the short runs gain most. Single categories
+that are not among them are read too, as many at most."""
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ def fit_boosted(
 ) -> BoostedResidual | None:
     """Fit trees and a network to the training rows, and average them with scores; None where no tree lowers the loss.
 
-    Trials show which blocks of rows and which interactions to use. Trees and network with these stop early on the
+    Short runs show which blocks of rows and which interactions to use. Trees and network with these stop early on the
     validation rows, where the weights of the mean are learned. For the test, each half of these rows has the blocks,
     the number of trees, the epoch and the weights that have the lowest loss on the other half.
 
@@ -104,12 +104,12 @@ def fit_boosted(
     """
     scores, base_score = valid.rows, train.rows.mean(dim=0)
     targets = FitTargets(base_score, train.targets.take(features.sample), valid.targets, split, loss, unit, seed)
-    trials = _trials(targets, features)
-    if not any(trial.rounds() for trial in trials.values()):
+    short_runs = _short_runs(targets, features)
+    if not any(run.rounds() for run in short_runs.values()):
         return None
-    choices = {subset: _best(trials, subset) for subset in RowSubset}
+    choices = {subset: _best(short_runs, subset) for subset in RowSubset}
     kinds = list(dict.fromkeys(choices.values()))
-    binned = BinnedFeatures.of(features.take(_tables_to_read(features, trials.values())), kinds)
+    binned = BinnedFeatures.of(features.take(_tables_to_read(features, short_runs.values())), kinds)
     fitted = {blocks: _fit_models(targets, binned, blocks) for blocks in kinds}
     best = fitted[choices[RowSubset.ALL]]
     if not best.boosting.rounds():
@@ -151,24 +151,24 @@ def _times(trees: TreeEnsemble, factor: float) -> HardTrees:
     return fastest(HardTrees.of(replace(trees, leaf_value=trees.leaf_value * factor, base=trees.base * factor)))
 
 
-def _trials(targets: FitTargets, features: BoostedFeatures) -> dict[str, Boosting]:
+def _short_runs(targets: FitTargets, features: BoostedFeatures) -> dict[str, Boosting]:
     """A short boosting run for each way of forming blocks."""
-    step = -(-len(features.sample) // TRIAL_ROWS)
+    step = -(-len(features.sample) // SHORT_RUN_ROWS)
     every_nth = targets.every(step)
     return {
-        blocks: boost(every_nth, Datasets.of(features.train[blocks][::step], features.valid), TRIAL_TREES)
+        blocks: boost(every_nth, Datasets.of(features.train[blocks][::step], features.valid), SHORT_RUN_TREES)
         for blocks in BLOCKS
     }
 
 
-def _best(trials: Mapping[str, Boosting], subset: RowSubset) -> str:
+def _best(short_runs: Mapping[str, Boosting], subset: RowSubset) -> str:
     """The blocks with the lowest loss on a subset of the validation rows."""
-    return min(trials, key=lambda blocks: trials[blocks].lowest(subset))
+    return min(short_runs, key=lambda blocks: short_runs[blocks].lowest(subset))
 
 
-def _tables_to_read(features: BoostedFeatures, trials: Iterable[Boosting]) -> list[int]:
+def _tables_to_read(features: BoostedFeatures, short_runs: Iterable[Boosting]) -> list[int]:
     """Positions, ascending, of the tables that the final trees read: those with most gain, and single categories."""
-    gains = np.sum([trial.gains() for trial in trials], axis=0)[: features.table_feature_count]
+    gains = np.sum([run.gains() for run in short_runs], axis=0)[: features.table_feature_count]
     strongest = (-gains.reshape(-1, features.width).sum(axis=1)).argsort(kind="stable")[:KEPT_TABLES].tolist()
     columns = [interaction.columns for interaction in features.tables.interactions]
     categories = [position for position, each in enumerate(columns) if features.coder.is_category(each)]
