@@ -142,14 +142,14 @@ class Cascade:
         late = (1 - self.threshold.early) * (all_groups - small if bare.reuses else all_groups)
         seconds = RowSeconds(
             least_seconds(bare.predict_proba, some) + small + late,
-            least_seconds(lambda rows: _run(bare.whole, rows), some) + all_groups,
+            least_seconds(bare.whole.score, some) + all_groups,
         )
         return replace(self, seconds=seconds)
 
     def predict(self, rows: Rows) -> NDArray[Any]:
         """Labels of a classifier; values of a regressor, all by the full model."""
         if self.threshold is None:
-            return _run(self.whole, rows).predictions
+            return self.whole.score(rows).predictions
         labels: NDArray[Any] = np.asarray(self.classes_)[self.predict_proba(rows).argmax(axis=1)]
         return labels
 
@@ -158,7 +158,7 @@ class Cascade:
         if self.threshold is None:
             raise AttributeError("a regressor has no predict_proba")
         if self.threshold.full_model_only:
-            return _run(self.whole, rows).predictions
+            return self.whole.score(rows).predictions
         first = self._first(rows)
         unsure = np.flatnonzero(~self.confident(first.predictions))
         if len(unsure):
@@ -187,13 +187,13 @@ class Cascade:
         stage = self.stages[0]
         if not stage.hosts and count_rows(rows) <= FEW_ROWS:
             return WholeStage(self.small, self._method).run(rows)
-        return _run(stage, rows)
+        return stage.score(rows)
 
     def _second(self, rows: Rows, positions: NDArray[np.intp], first: StageOutput) -> NDArray[np.float64]:
         """The output of the full model for the rows at some positions."""
         stage, some = self.stages[1], take_rows(rows, positions)
         if first.shared.shape[1] == 0:
-            return _run(self.whole, some).predictions
+            return self.whole.score(some).predictions
         return stage.run(stage.encode(some, first.shared[positions])).predictions
 
     @property
@@ -238,7 +238,7 @@ class Cascade:
         The parameters are those of ``top_k``.
         """
         selected = self.top_k(rows, k, ck=ck, min_share=min_share, label=label)
-        scores = self._scores(_run(self.whole, rows).predictions, label)
+        scores = self._scores(self.whole.score(rows).predictions, label)
         return top_k_quality(selected, scores)
 
     def save(self, path: str | PathLike[str]) -> None:
@@ -345,10 +345,6 @@ class Cascade:
         if label is not None and label not in labels:
             raise BadInput(f"label={label!r}; the classes are {', '.join(map(repr, labels))}.")
         return predictions[:, -1 if label is None else labels.index(label)]
-
-
-def _run(stage: Stage | WholeStage, rows: Rows) -> StageOutput:
-    return stage.run(rows if isinstance(stage, WholeStage) else stage.encode(rows))
 
 
 def _covers(name: str, host: str) -> bool:

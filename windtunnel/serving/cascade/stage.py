@@ -68,6 +68,10 @@ class Stage:
             return batch
         return Batch(torch.from_numpy(np.hstack([batch.numbers.numpy(), *blocks])), batch.ids)
 
+    def score(self, rows: Rows) -> StageOutput:
+        """Predictions for raw rows, by a first stage."""
+        return self.run(self.encode(rows))
+
     def run(self, batch: Batch) -> StageOutput:
         """Predictions for encoded rows."""
         scores = self.net.scores(batch)
@@ -88,7 +92,11 @@ class WholeStage:
         """Raw rows as a batch."""
         return self.net.encode(rows)
 
-    def run(self, rows: Rows) -> StageOutput:
+    def score(self, rows: Rows) -> StageOutput:
+        """Predictions for raw rows."""
+        return self.run(rows)
+
+    def run(self, rows: Rows | Batch) -> StageOutput:
         """Predictions for a batch, or for raw rows."""
         predictions = np.asarray(getattr(self.net, self.method)(rows), dtype=np.float64)
         return StageOutput(predictions, np.empty((len(predictions), 0)))
