@@ -90,6 +90,7 @@ def finetune(
         seconds=time.perf_counter() - began,
         candidates=candidate_results(candidates, best, metric),
         validation_rows=getattr(data.valid, "size", None),
+        shared_fraction=data.shared_fraction,
         epoch_rule=training.epoch_rule,
         stopped=training.stopped,
     )
@@ -117,18 +118,18 @@ def _select_as_installed(
 ) -> tuple[Candidate, list[Candidate]]:
     """The candidate to install, and all candidates.
 
-    If only a part of the change of the best one may be installed, it is evaluated with that part. If this is worse than
-    a candidate that is installed whole, it is rejected, and what it replaced is a candidate again.
+    If only a part of the change of the best one may be installed, it is evaluated with that part. If this is no better
+    than a candidate that is installed whole, it is rejected, and what it replaced is a candidate again.
     """
     candidates = list(candidates)
     while (best := select(candidates, metric)).installed_part < 1:
         evaluation = _evaluate_part(net, best, recipe, data)
         shrunken = replace(best, installed=evaluation)
         whole = select([each for each in candidates if each.installed_part == 1], metric)
-        if not metric.better(value_of(whole), evaluation.metric):
+        if metric.better(evaluation.metric, value_of(whole)):
             return shrunken, [shrunken if each is best else each for each in candidates]
         part = f"{best.installed_part:.1%} of its change, as much as may be installed,"
-        rejected = replace(shrunken, rejected=f"{part} gives a worse {metric.name} than {whole.name}")
+        rejected = replace(shrunken, rejected=f"{part} gives no better {metric.name} than {whole.name}")
         candidates = [rejected if each is best else _as_before(each) for each in candidates]
     return best, candidates
 

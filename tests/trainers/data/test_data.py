@@ -482,9 +482,20 @@ def test_the_order_identifies_targets_and_weights() -> None:
 def test_validation_rows_that_are_the_training_rows(net: SmallNet, caplog: pytest.LogCaptureFixture) -> None:
     X, y = rows(50)
     X.loc[0, "x"] = np.nan
+    others, of_others = rows(50, seed=1)
     with caplog.at_level("INFO", "windtunnel"), show_progress(True):
-        DataModule(net, (X, y), (X[::-1], y[::-1]))  # another order is not looked for
-        DataModule(net, (X, y), (X[:20], y[:20]))
+        assert DataModule(net, (X, y), (others, of_others)).shared_fraction == 0.0
         assert not caplog.messages
-        DataModule(net, (X, y), (X.copy(), y.copy()))
-    assert caplog.messages[0].startswith("fit: the validation rows are the training rows, which the source has seen")
+        for shared in ((X[::-1], y[::-1]), (X[:20], y[:20])):
+            assert DataModule(net, (X, y), shared).shared_fraction == 1.0
+        mixed = pd.concat([X[:25], others[:25]]), np.concatenate([y[:25], of_others[:25]])
+        assert DataModule(net, (X, y), mixed).shared_fraction == 0.5
+    told = [message.split(" are training rows too")[0] for message in caplog.messages]
+    assert told == [f"fit: {percent}% of the validation rows" for percent in (100, 100, 50)]
+
+
+def test_rows_that_are_equal_by_chance_are_not_shared(net: SmallNet) -> None:
+    X, y = rows(400)
+    X = X.assign(x=X["x"].round(0), z=0.0)
+    of_few_values = DataModule(net, (X[:300], y[:300]), (X[300:], y[300:])).shared_fraction
+    assert of_few_values is not None and of_few_values < 0.15

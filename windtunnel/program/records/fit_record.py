@@ -119,6 +119,7 @@ class FitRecord:
     calibration: Calibration | None = None  # None unless rows in memory validated probabilities of classes
     refresh: RefreshDetails | None = None  # None for a fit
     start_loss: float | None = None
+    shared_fraction: float | None = None
 
     @property
     def kept(self) -> CandidateResult | None:

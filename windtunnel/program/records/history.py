@@ -53,6 +53,8 @@ class History(FitRecord):
         What a refresh found in new and old rows; None for a fit.
     start_loss : float or None
         Loss of the translation before, on the same rows as ``start``; None in files of older versions.
+    shared_fraction : float or None
+        The fraction of the validation rows of the caller that are training rows too; None if it is unknown.
     """
 
     def __repr__(self) -> str:

@@ -7,6 +7,8 @@ from windtunnel.program.records.refresh_details import LARGE, RefreshDetails
 
 DRIFTING = 8
 """Columns that a note on drift names."""
+MUCH_SHARED = 0.3
+"""From this fraction of shared rows on, validation rows are said to be training rows."""
 
 
 def history_notes(record: FitRecord) -> list[str]:
@@ -45,6 +47,14 @@ def history_notes(record: FitRecord) -> list[str]:
     return [*notes, _advice(record)]
 
 
+def shared_rows_note(fraction: float) -> str:
+    """What to do about validation rows that are training rows."""
+    return (
+        f"{fraction:.0%} of the validation rows are training rows too, so that what is selected on them may be worse "
+        "than the source on new rows. Give other rows as valid=, or leave it out."
+    )
+
+
 def _refresh_notes(record: FitRecord, refresh: RefreshDetails) -> list[str]:
     """The notes of a refresh."""
     changes = [f"{'Refresh' if record.changed else 'No change'}: {row.text(record.metric)}." for row in refresh.changes]
@@ -78,6 +88,8 @@ def _refresh_advice(record: FitRecord, refresh: RefreshDetails) -> str:
 
 
 def _advice(record: FitRecord) -> str:
+    if record.shared_fraction is not None and record.shared_fraction >= MUCH_SHARED:
+        return shared_rows_note(record.shared_fraction)
     if record.validated_on == "training rows":
         return f"Next: give validation rows; on training rows {record.metric} says little about new rows."
     if record.changed:

@@ -11,12 +11,14 @@ import torch
 
 from windtunnel.encode import Batch
 from windtunnel.errors import warn_caller
+from windtunnel.program.records.history_notes import MUCH_SHARED, shared_rows_note
 from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.progress import announce
 from windtunnel.trainers.data.encoded_loader import EncodedLoader
 from windtunnel.trainers.data.encoded_rows import EncodedRows, LazilyEncodedRows
 from windtunnel.trainers.data.fit_input import FitInput
 from windtunnel.trainers.data.hold_out import why_not_held_out
+from windtunnel.trainers.data.shared_rows import shared_fraction
 from windtunnel.trainers.processes import world
 from windtunnel.trainers.recipe import Recipe
 
@@ -68,6 +70,7 @@ class DataModule(Loaders):
         rows.check_classes(net)
         others = None if valid is None else FitInput(net, recipe, "valid", valid, processes).encoded()
         rows, valid_rows, self.validated_on = _with_validation_rows(rows, others, recipe)
+        self.shared_fraction = None if others is None else _shared_fraction(rows, others)
         self._is_batched = isinstance(train, EncodedRows)  # by the caller
         super().__init__(self._in_batches(rows, recipe), valid_rows.in_order())
 
@@ -98,11 +101,6 @@ def _with_validation_rows(
 ) -> tuple[EncodedLoader, EncodedLoader, str]:
     """Training rows, validation rows, and what the latter are: those of the caller, held-out ones, or training rows."""
     if valid is not None:
-        if _are_same(rows, valid):
-            announce(
-                "fit: the validation rows are the training rows, which the source has seen; what is selected on "
-                "them may be worse on new rows. Give other rows as valid=, or leave it out."
-            )
         return rows, valid, "validation rows"
     if (split := rows.hold_out(recipe.validation_fraction, recipe.seed)) is not None:
         return *split, "held-out rows"
@@ -114,11 +112,11 @@ def _with_validation_rows(
     return rows, rows, "training rows"
 
 
-def _are_same(train: EncodedLoader, valid: EncodedLoader) -> bool:
-    """Whether two loaders have the same encoded rows in memory, in the same order."""
-    if not (isinstance(train, EncodedRows) and isinstance(valid, EncodedRows)) or train.target is None:
-        return False
-    if isinstance(train, LazilyEncodedRows) or isinstance(valid, LazilyEncodedRows):
-        return False
-    pairs = [(train.target, valid.target), *zip(train.rows, valid.rows, strict=True)]
-    return all(other is not None and torch.equal(one.nan_to_num(), other.nan_to_num()) for one, other in pairs)
+def _shared_fraction(train: EncodedLoader, valid: EncodedLoader) -> float | None:
+    """See ``shared_fraction``; says so if it is ``MUCH_SHARED`` or more."""
+    if not (isinstance(train, EncodedRows) and isinstance(valid, EncodedRows)):
+        return None
+    fraction = shared_fraction(train, valid)
+    if fraction is not None and fraction >= MUCH_SHARED:
+        announce(f"fit: {shared_rows_note(fraction)}")
+    return fraction
