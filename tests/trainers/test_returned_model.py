@@ -21,6 +21,8 @@ import windtunnel
 from windtunnel.errors import BadFile, BadInput, InvalidOption
 from windtunnel.modules.trees.hard import HardTrees
 from windtunnel.modules.trees.soft.trees import SoftTrees
+from windtunnel.trainers import finetune
+from windtunnel.trainers.loop.evaluation import Evaluation
 from windtunnel.trainers.residual import residual_training
 from windtunnel.trainers.residual.setup import NoResidual
 from windtunnel.trainers.residual.significance import SignificanceTest
@@ -233,3 +235,27 @@ def test_a_booster_that_does_not_tell_its_classes() -> None:
     net = windtunnel.translate(LGBMClassifier(**BOOSTED).fit(*train).booster_, calibrate=train[0])
     with pytest.raises(BadInput, match="the source is a Booster of several classes, .* fit a classifier"):
         net.fit(train, valid, progress=False)
+
+
+@pytest.mark.parametrize("switch", [torch.no_grad, torch.inference_mode])
+@pytest.mark.parametrize("options", [{}, {"residual": False}])
+def test_fit_where_the_caller_has_switched_gradients_off(switch: Any, options: dict[str, Any]) -> None:
+    train, valid = parts(rows()[1] > 0)
+    source = LGBMClassifier(n_estimators=5, verbosity=-1, n_jobs=1).fit(*train)
+    net = windtunnel.translate(source, calibrate=train[0])
+    with switch():
+        history = net.fit(train, valid, epochs=1, progress=False, **options).history
+    assert history is not None and len(history.epochs) == 2
+
+
+def test_a_change_that_is_no_better_than_the_source_once_it_is_shrunken_is_not_kept(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    train, valid = parts(rows()[1] > 0)
+    net = windtunnel.translate(LogisticRegression().fit(*train))
+    start = windtunnel.translate(LogisticRegression().fit(*train)).fit(train, valid, epochs=1, progress=False).history
+    assert start is not None
+    monkeypatch.setattr(finetune, "_evaluate_part", lambda *_: Evaluation(0.0, start.start))
+    history = net.fit(train, valid, epochs=1, progress=False).history
+    assert history is not None and history.kept is not None and history.kept.name == "translation"
+    assert any("gives no better auroc than translation" in candidate.reason for candidate in history.candidates)

@@ -7,6 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
+import torch
+
 from windtunnel.errors import InvalidOption
 from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.trainers.recipe import Recipe
@@ -113,7 +115,8 @@ def fit(
 
     categories_before, history_before = [replace(category) for category in net.encoder.categories], net.history
     try:
-        with show_progress(progress), net.in_torch():
+        # The caller may have switched gradients off.
+        with show_progress(progress), net.in_torch(), torch.inference_mode(False), torch.enable_grad():
             finetune(net, train, valid, resolved, joint_recipe, lightning, checkpoints)
     except BaseException:
         # Encoding training rows made the encoder accept categories that the source rejects. Undo that if nothing was
