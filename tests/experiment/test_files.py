@@ -9,13 +9,16 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from sklearn.compose import make_column_transformer
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.multioutput import ClassifierChain
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder
 
 import windtunnel
 from windtunnel.errors import BadInput
-from windtunnel.experiment.files import predict_frame, read_table_file
+from windtunnel.experiment.files import predict_frame, read_rows_of, read_table_file
 
 
 def test_a_csv_file_has_the_values_of_a_parquet_file(tmp_path: Path) -> None:
@@ -95,3 +98,17 @@ def test_probabilities_of_several_targets_are_a_column_each(classes: int) -> Non
     np.testing.assert_allclose(frame.iloc[:, 2:], np.hstack(source.predict_proba(X)), atol=1e-9)
     labels = ClassifierChain(LogisticRegression()).fit(X, Y.clip(max=1))
     assert [*predict_frame(windtunnel.compile(labels), X).columns[2:]] == ["probability_0", "probability_1"]
+
+
+@pytest.mark.parametrize(("fitted", "written"), [("1000.0", "1000"), ("1000", "1000.0")])
+def test_whole_numbers_are_found_however_they_are_written(fitted: str, written: str, tmp_path: Path) -> None:
+    frame = pd.DataFrame({"zip": [fitted, "-7", "x1", None] * 20, "n": range(80)})
+    columns = make_column_transformer((OneHotEncoder(handle_unknown="ignore"), ["zip"]), ("passthrough", ["n"]))
+    net = windtunnel.compile(make_pipeline(columns, LogisticRegression()).fit(frame, frame["zip"] == fitted))
+    texts = [written, "-7.0", "x1", "5", None]
+    pd.DataFrame({"zip": texts, "n": range(5)}).to_csv(tmp_path / "rows.csv", index=False)
+    rows = read_rows_of(net, tmp_path / "rows.csv")
+    assert rows["zip"].tolist()[:4] == [fitted, "-7", "x1", "5"] and pd.isna(rows["zip"][4])
+    pd.DataFrame({"zip": [1000, 5], "n": [0, 1]}).to_parquet(tmp_path / "rows.parquet")
+    rows = read_rows_of(net, tmp_path / "rows.parquet")
+    assert rows["zip"].tolist() == [fitted, "5"]

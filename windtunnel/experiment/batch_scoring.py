@@ -20,7 +20,8 @@ from windtunnel.experiment.files import (
     frame_of,
     is_parquet,
     predict_frame,
-    read_table_file,
+    read_rows_of,
+    spelled_as_in_fitting,
     stem,
     text_columns,
 )
@@ -92,7 +93,7 @@ def _predict_file(net: Translation, path: Path, target: Path, model: bytes) -> N
 def _batches(net: Translation, path: Path) -> Iterator[pd.DataFrame]:
     texts = text_columns(net)
     if not is_parquet(path):
-        yield read_table_file(path, text=texts)
+        yield read_rows_of(net, path)
         return
     with explain_damage(path):
         file = pq.ParquetFile(path)
@@ -105,7 +106,7 @@ def _batches(net: Translation, path: Path) -> Iterator[pd.DataFrame]:
             with explain_damage(path):
                 if (batch := next(batches, None)) is None:
                     return
-            yield frame_of(batch, texts)
+            yield spelled_as_in_fitting(net, frame_of(batch, texts))
 
 
 def _ahead(batches: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:

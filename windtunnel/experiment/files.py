@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import zlib
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
@@ -180,8 +181,34 @@ def read_target_rows_of(net: Translation, path: str | Path, target: str) -> tupl
 
 
 def read_rows_of(net: Translation, path: str | Path, *, text: Collection[str] = ()) -> pd.DataFrame:
-    """Read raw rows of a translation: its columns of texts stay texts, and so do the columns ``text``."""
-    return read_table_file(path, text=[*text_columns(net), *text])
+    """Read raw rows of a translation: its columns of texts stay texts, and so do the columns ``text``.
+
+    A whole number among the categories is found however a file writes it: pandas writes 1000 as "1000.0" if values of
+    the column are missing.
+    """
+    return spelled_as_in_fitting(net, read_table_file(path, text=[*text_columns(net), *text]))
+
+
+def spelled_as_in_fitting(net: Translation, rows: pd.DataFrame) -> pd.DataFrame:
+    """Rows whose whole numbers among texts, such as "1000.0", are spelled as the categories are, such as "1000"."""
+    names, changes = net.encoder.names or [], dict[str, pd.Series]()
+    for category in net.encoder.categories:
+        name, vocabulary = names[category.column] if category.column < len(names) else "", category.vocabulary
+        if name not in rows or vocabulary.kind != "text" or vocabulary.buckets or vocabulary.hashes is not None:
+            continue
+        unknown = rows[name].dropna().unique()
+        spelled = {text: _other_spelling(text) for text in unknown if text not in vocabulary.id_by_value}
+        spelled = {text: other for text, other in spelled.items() if other in vocabulary.id_by_value}
+        if spelled:
+            changes[name] = rows[name].map(lambda text, spelled=spelled: spelled.get(text, text))
+    return rows.assign(**changes)
+
+
+def _other_spelling(text: Any) -> str | None:
+    """The other way to write a whole number, "1000" or "1000.0"; None for any other text."""
+    if not isinstance(text, str) or (whole := re.fullmatch(r"(-?\d+)(\.0)?", text)) is None:
+        return None
+    return whole[1] if whole[2] else f"{text}.0"
 
 
 def text_columns(net: Translation) -> list[str]:
