@@ -109,6 +109,8 @@ def fit(
 
     comparison = run_fit(settings, resume=resume)
     Console().print(comparison.table())
+    if (history := comparison.net.history) is not None:
+        typer.echo("\n".join([history.summary, *(f"- {candidate}" for candidate in history.candidates)]))
     typer.echo(f"model.windtunnel, report.html and summary.json are in {settings.output}")
 
 
@@ -237,6 +239,7 @@ def predict(
         predictions.to_csv(sys.stdout, index=False)
     else:
         write_table_file(predictions, output)
+        typer.echo(f"wrote {output}")
 
 
 @app.command()

@@ -233,7 +233,7 @@ def test_positive_makes_a_binary_target_and_drop_removes_columns(tmp_path: Path)
         ("data.train=nothing.csv", 2, "no file"),
         ("data.train=experiment.yaml", 1, "is neither .csv, .csv.gz nor .parquet"),
         ("data.train=broken.parquet", 1, "broken.parquet cannot be read"),
-        ("data.target=clickd", 1, "no column 'clickd'; it has 'site'"),
+        ("data.target=clickd", 1, "columns missing: 'clickd' (given: 'clicked'). Given: 'site'"),
         ("data.split=site", 1, "each row needs one of train, valid, test"),
         ("data.positive=maybe", 1, "training rows have the target 'clicked' = 'maybe'"),
         ("data.target=recency", 1, "of the target 'recency' are missing in"),

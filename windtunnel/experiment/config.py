@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -24,6 +25,8 @@ from windtunnel.experiment.yaml_text import parse_yaml
 from windtunnel.sweeps.settings import SweepOptions
 
 Fraction = Annotated[float, Field(gt=0, lt=1)]
+Names = Annotated[tuple[str, ...], BeforeValidator(lambda names: [names] if isinstance(names, str) else names)]
+"""Names of columns: a list, or one name."""
 
 
 class DataConfig(Section):
@@ -38,8 +41,8 @@ class DataConfig(Section):
     target: str  # the column to predict
     split: str | None = None
     """A column of ``train`` that holds "train", "valid" or "test" in every row, instead of further files."""
-    drop: tuple[str, ...] = ()  # columns to leave out
-    categorical: tuple[str, ...] = ()  # columns to read as text, even if they hold numbers
+    drop: Names = ()  # columns to leave out
+    categorical: Names = ()  # columns to read as text, even if they hold numbers
     # validation_fraction, test_fraction: fractions of the rows of ``train`` to hold out, in (0, 1)
     validation_fraction: Fraction = 0.15
     test_fraction: Fraction = 0.15
@@ -195,7 +198,8 @@ class Config(SectionsWithoutPipeline):
         values = parse_yaml(text, str(path))
         if not isinstance(values, dict):
             raise BadInput(
-                f"{path} holds {values!r}; a config is a mapping with the keys {first_names(cls.model_fields)}"
+                f"{path} holds {reprlib.repr(values)}; a config is a mapping with the keys "
+                f"{first_names(cls.model_fields)}"
             )
         for key, value in (overrides or {}).items():
             _replace(values, key, value)

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from windtunnel.encode.labels import labels_of
 from windtunnel.errors import BadInput
 from windtunnel.experiment.config import DataConfig
 from windtunnel.experiment.files import read_table_file
@@ -76,10 +77,10 @@ def _classes(target: pd.Series, positive: Any) -> NDArray[Any]:
 def _read(data: DataConfig, name: str, text: Sequence[str] = ()) -> pd.DataFrame:
     frame = read_table_file(data.folder / name, text=[*data.categorical, *text])
     named = {data.target, *data.drop, *data.categorical, *([data.split] if data.split else [])}
-    if missing := sorted(named - set(frame.columns)):
-        raise BadInput(
-            f"{name} has no column {', '.join(map(repr, missing))}; it has {', '.join(map(repr, frame.columns))}"
-        )
+    try:
+        labels_of(frame, sorted(named), of="The config names")
+    except BadInput as error:
+        raise BadInput(f"{name}: {error}") from error
     return frame
 
 

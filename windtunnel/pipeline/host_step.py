@@ -136,8 +136,13 @@ def evaluate(expression: Expression, rows: Any) -> Any:
     match expression:
         case Raw():
             return rows
-        case Step(estimator=estimator, inputs=inputs):
-            return estimator.transform(evaluate(inputs, rows))
+        case Step(name=name, estimator=estimator, inputs=inputs):
+            columns = evaluate(inputs, rows)
+            try:
+                return estimator.transform(columns)
+            except Exception as error:
+                error.add_note(f"raised by step {name!r}, which stays on the host")
+                raise
         case Concatenated(composite=None, parts=parts):
             return np.concatenate([dense_frame(evaluate(part, rows)).to_numpy() for part in parts], axis=1)
         case Concatenated(composite=composite, inputs=inputs):
