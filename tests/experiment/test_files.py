@@ -73,6 +73,7 @@ def test_dates_decimals_and_bytes_of_a_parquet_file_are_texts(tmp_path: Path) ->
         ("rows.csv", b"a,b,a\n1,2,3\n", "columns of the same name: 'a'"),
         ("rows.csv.gz", b"\x1f\x8b\x08\x00\x00\x00\x00\x00", "rows.csv.gz cannot be read"),
         ("rows.csv.gz", b"a,b", "rows.csv.gz cannot be read"),
+        ("rows.csv", b"a,b\n\xfc,2\n", "rows.csv is no text in UTF-8"),
         ("rows.parquet", b"PAR1....PAR1", "rows.parquet cannot be read"),
     ],
 )

@@ -66,6 +66,8 @@ def explain_damage(path: Path) -> Iterator[None]:
     except (ValueError, EOFError, OSError, zlib.error) as error:
         if isinstance(error, BadInput) or getattr(error, "errno", None) is not None:  # of the system: no such file
             raise
+        if isinstance(error, UnicodeDecodeError):
+            raise BadInput(f"{path} is no text in UTF-8 ({error}); save it as UTF-8") from error
         raise BadInput(f"{path} cannot be read: {' '.join(str(error).split())}") from error
 
 

@@ -61,7 +61,7 @@ class FinalTrees:
         if net.head.link == "shares" and not _adds_up(step.module.ensemble()):
             raise UnfaithfulOption(
                 f"format={format!r}: the tuned leaves of {step.name!r} are divided by their sum, which the format "
-                "cannot do; choose format='torchscript' or 'onnx'."
+                "cannot do; choose format='onnx', 'exported' or 'c'."
             )
         return cls(
             step.module.ensemble(), _names(net, step), net.head.link, float(net.head.link_options.get("scale", 1.0))
@@ -139,7 +139,7 @@ def _names(net: TranslatedPipeline, step: ProgramStep) -> list[str] | None:
 def _reason(net: TranslatedPipeline, format: str) -> str:
     step = net.program.steps[-1]
     what, name = type(step.module).__name__, f"format={format!r} holds one sum of trees"
-    others = "Choose format='torchscript' or 'onnx' for the whole translation."
+    others = "Choose format='onnx', 'exported' or 'c' for the whole translation."
     if isinstance(step.module, SoftTrees):
         return (
             f"{name}, and step {step.name!r} has soft trees at {step.module.level}. Export net.harden(valid), which "
