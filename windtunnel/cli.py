@@ -228,7 +228,8 @@ def predict(
     if len(rows) > 1 or (output is not None and (not output.suffix or output.is_dir())):
         from windtunnel.experiment.batch_scoring import predict_files
 
-        written = predict_files(_load(model), rows, output)
+        _check_model(model)
+        written = predict_files(model, rows, output)
         others = "" if len(written) == len(rows) else "; the others were there"
         typer.echo(f"wrote {len(written)} of {len(rows)} files into {output}{others}")
         return
@@ -306,10 +307,14 @@ def _check_picture(path: Path) -> None:
 def _load(path: Path) -> Translation:
     import windtunnel
 
-    if not path.is_file():
-        raise FileNotFoundError(f"no file {path}; give a model written by windtunnel fit")
+    _check_model(path)
     net: Translation = windtunnel.load(path)
     return net
+
+
+def _check_model(path: Path) -> None:
+    if not path.is_file():
+        raise FileNotFoundError(f"no file {path}; give a model written by windtunnel fit")
 
 
 @app.command()

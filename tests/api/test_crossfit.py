@@ -12,10 +12,11 @@ import pytorch_lightning as pl
 import torch
 from city_rows import NUMBERS, OPTIONS, encoded, frame, labelled, trees
 from lightgbm import LGBMClassifier, LGBMRegressor
+from scipy import sparse
 from sklearn.compose import make_column_transformer
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.frozen import FrozenEstimator
-from sklearn.linear_model import Ridge, RidgeClassifier
+from sklearn.linear_model import LogisticRegression, Ridge, RidgeClassifier
 from sklearn.metrics import roc_auc_score
 from sklearn.model_selection import FixedThresholdClassifier
 from sklearn.pipeline import make_pipeline
@@ -106,6 +107,18 @@ def test_numbers_of_a_fit_are_of_out_of_fold_scores() -> None:
     before, after = history.calibration.before, history.calibration.after
     assert np.dot(before.predicted, before.weight) == pytest.approx(out_of_fold[held_out, 1].mean())
     assert np.dot(after.predicted, after.weight) != pytest.approx(of_net[held_out, 1].mean())
+
+
+def test_members_over_wide_sparse_rows_have_out_of_fold_scores_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("windtunnel.trainers.data.loader.DENSE_BYTES", 0)
+    random = np.random.default_rng(0)
+    X = sparse.random_array((400, 1200), density=0.01, format="csr", rng=random)
+    y, time, held_out = random.integers(0, 2, 400), np.arange(400), slice(360, None)
+    net = windtunnel.crossfit(LogisticRegression(C=100), X, y, folds=2, time=time, **OPTIONS)
+    members = windtunnel.CrossFittedClassifier(LogisticRegression(C=100), folds=2, random_state=0)
+    out_of_fold = members.fit(X, y, time=time).out_of_fold(X)[held_out, 1]
+    assert net.history.start == net.history.best == pytest.approx(roc_auc_score(y[held_out], out_of_fold), abs=1e-6)
+    assert net.history.calibration is None
 
 
 @pytest.mark.parametrize("option", ["groups", "time"])

@@ -59,7 +59,7 @@ def test_predictions_of_another_model_are_not_mixed_with_new_ones(tmp_path):
         windtunnel.translate(fitted, calibrate=frame).save(tmp_path / "model.windtunnel")
         done = run(tmp_path, *rows)
         assert done.exit_code == code, done.output
-        assert ("predictions of another model: a.parquet" in " ".join(done.stderr.split())) == (code == 1)
+        assert ("model.windtunnel: a.parquet" in " ".join(done.stderr.split())) == (code == 1)
         assert (tmp_path / "scores" / "b.parquet").exists() == (rows == ["b.parquet"])
 
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gzip
 from datetime import date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -113,3 +114,11 @@ def test_whole_numbers_are_found_however_they_are_written(fitted: str, written: 
     pd.DataFrame({"zip": [1000, 5], "n": [0, 1]}).to_parquet(tmp_path / "rows.parquet")
     rows = read_rows_of(net, tmp_path / "rows.parquet")
     assert rows["zip"].tolist() == [fitted, "5"]
+
+
+def test_versions_are_no_whole_numbers(tmp_path: Path) -> None:
+    frame = pd.DataFrame({"version": ["1", "2", "1.5", "2"] * 20, "n": range(80)})
+    columns = make_column_transformer((OneHotEncoder(handle_unknown="ignore"), ["version"]), ("passthrough", ["n"]))
+    net = windtunnel.compile(make_pipeline(columns, LogisticRegression()).fit(frame, frame["version"] == "2"))
+    (tmp_path / "rows.csv.GZ").write_bytes(gzip.compress(b"version,n\n1.0,\n"))
+    assert read_rows_of(net, tmp_path / "rows.csv.GZ")["version"].tolist() == ["1.0"]

@@ -246,8 +246,8 @@ def test_every_column_has_a_member_of_its_own_in_c_and_in_cpp(tmp_path):
 
 
 @pytest.mark.parametrize("order", [("one", "two"), ("two", "one")])
-def test_two_models_in_one_program(trees, order, tmp_path):
-    """As sources, and as libraries: functions of one are never those of the other, which may be of another version."""
+def test_two_models_in_one_program(order, tmp_path):
+    """Functions of one are never those of the other, which may be of another version of the library."""
     X = np.random.default_rng(0).normal(size=(300, 3))
     steps = {"one": (StandardScaler(), LogisticRegression()), "two": (LGBMClassifier(n_estimators=3, verbosity=-1),)}
     for name, parts in steps.items():

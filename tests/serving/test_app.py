@@ -8,6 +8,7 @@ import shutil
 import socket
 import struct
 import time
+import weakref
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from functools import partial
@@ -357,6 +358,11 @@ def test_a_request_is_scored_by_the_version_that_its_rows_were_read_for(tmp_path
     found = served.server.outputs_or_future(["predict"], X, loaded.entry)
     (labels,) = found if isinstance(found, tuple) else found.result(30)
     assert {*labels} <= {*loaded.labels} == {"no", "yes"}
+    first = weakref.ref(loaded.net)
+    del loaded
+    served.server.submit(["predict"], X).result(30)  # its thread keeps the last batch
+    gc.collect()
+    assert first() is None
 
 
 def test_a_length_of_many_zeros_is_rejected(call):

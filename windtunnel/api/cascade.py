@@ -162,7 +162,7 @@ def _check_options(metric: str, accuracy_loss: float, gamma: float | None) -> No
         raise InvalidOption(f"metric={metric!r}; accepted are {', '.join(map(repr, LOSSES))}.")
     if not isinstance(accuracy_loss, Real) or not 0 <= accuracy_loss < 1:
         raise InvalidOption(f"accuracy_loss={accuracy_loss!r}; accepted are numbers from 0 to below 1.")
-    if gamma is not None and (not isinstance(gamma, Real) or gamma < 0):
+    if gamma is not None and not (isinstance(gamma, Real) and 0 <= gamma < float("inf")):
         raise InvalidOption(f"gamma={gamma!r}; accepted are numbers from 0 up, and None.")
 
 

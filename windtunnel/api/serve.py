@@ -81,6 +81,7 @@ def serve(
     settings = asdict(replace(Limits(), **limits)) | {"models": [str(path) for path in _paths(models)]}
     with TemporaryDirectory() as folder:
         variables = {SETTINGS: dumps(settings)} | ({"PROMETHEUS_MULTIPROC_DIR": folder} if workers > 1 else {})
+        before = {name: os.environ.get(name) for name in variables}
         os.environ.update(variables)  # for the worker processes
         try:
             uvicorn.run(
@@ -88,8 +89,10 @@ def serve(
                 timeout_graceful_shutdown=GRACEFUL_SECONDS, **uvicorn_options(settings["max_connections"]),
             )  # fmt: skip
         finally:
-            for name in variables:
-                os.environ.pop(name, None)
+            for name, value in before.items():
+                os.environ.pop(name)
+                if value is not None:
+                    os.environ[name] = value
 
 
 def _paths(models: Any) -> list[Path]:

@@ -32,6 +32,7 @@ from sklearn.utils.validation import (
 from windtunnel.api.crossfit import crossfit
 from windtunnel.api.report import Report
 from windtunnel.api.translate import translate
+from windtunnel.api.translation import Translation
 from windtunnel.encode import Rows, as_column, indexable
 from windtunnel.errors import InvalidOption
 from windtunnel.estimators.fitting import (
@@ -122,6 +123,17 @@ class _WindTunnel(BaseEstimator):
         eval_set : (X, y), (X, y, weight), or a list with one of these, optional
             Validation rows in the place of those that are held out.
         """
+        before = dict(self.__dict__)
+        try:
+            self._fit(X, y, sample_weight, eval_set)
+        except BaseException:
+            if self.__dict__.get("translation_") is before.get("translation_"):
+                self.__dict__.clear()
+                self.__dict__.update(before)
+            raise
+        return self
+
+    def _fit(self, X: Any, y: Any, sample_weight: Any, eval_set: Any) -> None:
         check_options(self.level, self.start, self.temperature, self.untranslated)
         if y is None:
             raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None.")
@@ -148,9 +160,6 @@ class _WindTunnel(BaseEstimator):
             self._fit_pipeline(train, valid, _safe_indexing(X, calibration), recipe)
         else:
             self._fit_members(train, valid, recipe)
-        if is_classifier(self):
-            self.classes_ = self.translation_.classes_
-        return self
 
     def _fit_pipeline(self, train: Any, valid: Any, calibrate: Any, recipe: Recipe) -> None:
         source = fit_estimator(self._source(), *train, validation=valid)
@@ -168,17 +177,24 @@ class _WindTunnel(BaseEstimator):
             net.fit(train, valid, recipe=recipe, progress=self.progress)
         finally:
             if net.history is not None:  # after an interrupt that of the best model so far
-                self.pipeline_, self.translation_ = source, net
+                self.pipeline_ = source
+                self._keep(net)
 
     def _fit_members(self, train: Any, valid: Any, recipe: Recipe) -> None:
         source = self._source()
         if early_stopping_options(last_step(source)):  # members get the number of trees at which it stops
             source = clone_for_refit(fit_estimator(source, *train, validation=valid))
-        self.translation_ = crossfit(
+        net = crossfit(
             source, *train, valid=valid, folds=self.folds, recipe=recipe, seed=recipe.seed, progress=self.progress
         )
+        self._keep(net)
         if hasattr(self, "pipeline_"):  # of an earlier fit without folds
             del self.pipeline_
+
+    def _keep(self, net: Translation) -> None:
+        self.translation_ = net
+        if is_classifier(self):
+            self.classes_ = net.classes_
 
     def _validation(self, eval_set: Any) -> tuple[Any, ...]:
         """The validation rows, in the form that ``Translation.fit`` takes."""

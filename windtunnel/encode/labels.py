@@ -22,10 +22,10 @@ def labels_index(names: Sequence[Any] | NDArray[Any]) -> pd.Index[Any]:
         return pd.Index(names, dtype=object, tupleize_cols=False)
 
 
-def labels_of(frame: pd.DataFrame, names: Sequence[str], *, of: str = "The pipeline reads") -> list[Any]:
+def labels_of(frame: pd.DataFrame, names: Sequence[str], *, reader: str = "The pipeline reads") -> list[Any]:
     """The label of each name in a table; ``BadInput`` for names that are missing or there twice.
 
-    ``of`` says in messages where the names are from.
+    ``reader`` says in messages who needs the names.
     """
     exact = {str(label): label for label in frame.columns}
     # LightGBM writes a blank in a name as an underscore.
@@ -40,7 +40,7 @@ def labels_of(frame: pd.DataFrame, names: Sequence[str], *, of: str = "The pipel
         advice = "is the file separated by commas?" if has_whole_lines else "rename or add the missing ones."
         raise BadInput(
             f"columns missing: {join_some(hints + missing[12:])}. Given: {quote_names(list(count))}. "
-            f"{of} {quote_names(names)}; {advice}"
+            f"{reader} {quote_names(names)}; {advice}"
         )
     chosen = [labels[name] for name in names]
     if twice := sorted({str(label) for label in chosen if count[str(label)] > 1}):

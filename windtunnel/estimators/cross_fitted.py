@@ -83,8 +83,8 @@ class _CrossFitted(BaseEstimator):
             raise InvalidOption(f"folds={self.folds!r} must be a whole number from 2 to the number of rows, {count}")
         if groups is not None and time is not None:
             raise InvalidOption("groups and time are both given; give one of them")
-        if groups is not None and (known := len(np.unique(np.asarray(groups)))) < self.folds:
-            raise InvalidOption(f"folds={self.folds} and only {known} groups; give at most as many folds as groups")
+        if groups is not None and (group_count := len(np.unique(np.asarray(groups)))) < self.folds:
+            raise InvalidOption(f"folds={self.folds} and {group_count} groups; give at most as many folds as groups")
         if groups is not None:
             parts: Any = GroupKFold(self.folds).split(y, y, groups)
         elif time is not None:

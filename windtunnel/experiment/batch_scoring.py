@@ -12,6 +12,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from windtunnel.api.load import load
 from windtunnel.api.translation import Translation
 from windtunnel.atomic_write import replacing
 from windtunnel.errors import BadInput, InvalidOption, join_some
@@ -25,7 +26,6 @@ from windtunnel.experiment.files import (
     stem,
     text_columns,
 )
-from windtunnel.export.artefact.artefact import pack
 from windtunnel.progress import Phase, show_progress
 
 BATCH_ROWS = 65_536
@@ -33,8 +33,10 @@ MODEL_KEY = b"windtunnel.model"
 """Key of the model's SHA-256 in the metadata of a file of predictions."""
 
 
-def predict_files(net: Translation, paths: Sequence[Path], folder: Path | None) -> list[Path]:
+def predict_files(model: Path, paths: Sequence[Path], folder: Path | None) -> list[Path]:
     """Write the predictions of each file of rows to a Parquet file of the same name in a folder; returns the new files.
+
+    ``model`` is the file of the model.
 
     Parquet files are read in batches of rows, the next one while the last one is predicted; CSV files as a whole. A
     file is moved into place when it is complete. Files of this model that are in the folder already are left out.
@@ -42,7 +44,8 @@ def predict_files(net: Translation, paths: Sequence[Path], folder: Path | None) 
     Raises
     ------
     InvalidOption
-        There is no folder, two files would get the same file of predictions, or the folder has one of another model.
+        There is no folder, two files would get the same file of predictions, or the folder has a file of that name that
+        is of no or another model.
     BadInput
         A file has another ending, cannot be read, or has rows that the source rejects; the files before it are written.
     """
@@ -54,18 +57,20 @@ def predict_files(net: Translation, paths: Sequence[Path], folder: Path | None) 
     if len(targets) < len(paths):
         raise InvalidOption("two files of rows would get the same file of predictions; predict them into two folders.")
     folder.mkdir(parents=True, exist_ok=True)
-    if own := [path.name for target, path in targets.items() if target.exists() and target.samefile(path)]:
-        raise InvalidOption(f"{folder} is the folder of {join_some(own)}; give another one for the predictions.")
+    if files := [path.name for target, path in targets.items() if target.exists() and target.samefile(path)]:
+        raise InvalidOption(f"{folder} is the folder of {join_some(files)}; give another one for the predictions.")
     missing = {target: path for target, path in targets.items() if not target.exists()}
-    model = sha256(pack(net)).hexdigest().encode()
-    if others := [target.name for target in targets if target not in missing and _model_of(target) != model]:
+    digest = sha256(model.read_bytes()).hexdigest().encode()
+    if others := [target.name for target in targets if target not in missing and _model_of(target) != digest]:
         raise InvalidOption(
-            f"{folder} holds predictions of another model: {join_some(others)}. Give another folder, or delete them."
+            f"{folder} has files that are no predictions of {model}: {join_some(others)}. Give another folder, or "
+            "delete them."
         )
+    net: Translation = load(model)
     with show_progress(True), Phase("predicting files", total=len(missing)) as phase:
         for target, path in missing.items():
             try:
-                _predict_file(net, path, target, model)
+                _predict_file(net, path, target, digest)
             except BadInput as error:
                 raise BadInput(str(error) if str(path) in str(error) else f"{path}: {error}") from error
             phase.advance()

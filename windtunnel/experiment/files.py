@@ -25,6 +25,8 @@ PARQUET, CSV = (".parquet", ".pq"), (".csv.gz", ".csv")
 """Endings of the files that are read and written."""
 TAKEN_AS_TEXT = (pa.types.is_date, pa.types.is_time, pa.types.is_decimal, pa.types.is_binary)
 """Types of Arrow whose columns are read as texts."""
+DECIMALS = re.compile(r"-?\d+\.(?!0$)\d+")
+"""Texts of numbers that are not whole, or have more decimals than pandas writes."""
 MISSING_NUMBERS = ("NaN", "nan", "NA")
 """Texts that stand for a missing value among the numbers of a CSV file."""
 
@@ -124,8 +126,9 @@ def _read_csv(path: Path, text: Collection[str]) -> pd.DataFrame:
 
 def _reject_short_rows(path: Path) -> None:
     """Raise for a row with fewer fields than the header, which pandas fills with missing values."""
+    compression = "gzip" if path.suffix.lower() == ".gz" else None
     pyarrow.csv.read_csv(
-        path,
+        pa.input_stream(path, compression=compression),
         read_options=pyarrow.csv.ReadOptions(
             use_threads=False,  # with threads, an error does not tell the row
             block_size=2**26,  # no row may be longer
@@ -198,8 +201,10 @@ def spelled_as_in_fitting(net: Translation, rows: pd.DataFrame) -> pd.DataFrame:
         name, vocabulary = names[category.column] if category.column < len(names) else "", category.vocabulary
         if name not in rows or vocabulary.kind != "text" or vocabulary.buckets or vocabulary.hashes is not None:
             continue
-        unknown = rows[name].dropna().unique()
-        spelled = {text: _other_spelling(text) for text in unknown if text not in vocabulary.id_by_value}
+        if any(DECIMALS.fullmatch(text) for text in vocabulary.id_by_value):  # 1.0 is another version than 1
+            continue
+        values = rows[name].dropna().unique()
+        spelled = {text: _other_spelling(text) for text in values if text not in vocabulary.id_by_value}
         spelled = {text: other for text, other in spelled.items() if other in vocabulary.id_by_value}
         if spelled:
             changes[name] = rows[name].map(lambda text, spelled=spelled: spelled.get(text, text))

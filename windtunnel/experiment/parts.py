@@ -62,7 +62,8 @@ def load_parts(data: DataConfig) -> Parts:
         frames |= {part: _read(data, name, texts) for part, name in others if name}
         frames = _hold_out(frames, data)
     parts = [_rows_and_target(frames[part], part, data) for part in PARTS]
-    classes = None if data.positive is None else _classes(frames["train"][data.target], data.positive)
+    targets = pd.concat([frames[part][data.target] for part in PARTS])
+    classes = None if data.positive is None else _classes(targets, data.positive)
     return Parts(parts[0], parts[1], parts[2], classes)
 
 
@@ -77,10 +78,12 @@ def _classes(target: pd.Series, positive: Any) -> NDArray[Any]:
 def _read(data: DataConfig, name: str, text: Sequence[str] = ()) -> pd.DataFrame:
     frame = read_table_file(data.folder / name, text=[*data.categorical, *text])
     named = {data.target, *data.drop, *data.categorical, *([data.split] if data.split else [])}
-    try:
-        labels_of(frame, sorted(named), of="The config names")
-    except BadInput as error:
-        raise BadInput(f"{name}: {error}") from error
+    if named - set(frame.columns):
+        try:
+            labels = labels_of(frame, sorted(named), reader="The config names")
+        except BadInput as error:
+            raise BadInput(f"{name}: {error}") from error
+        frame = frame.rename(columns=dict(zip(labels, sorted(named), strict=True)))
     return frame
 
 

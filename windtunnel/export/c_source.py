@@ -28,7 +28,7 @@ PRELUDE = """#if defined(__GNUC__)
 """
 OPERATION = re.compile(r"\bvoid wt_(\w+)\(const wt_call \*call\) \{")
 CLONED = re.compile(r"^WT_PROCESSORS .*?(\w+)\(", re.MULTILINE)
-"""Functions that are compiled for several processors, which GCC makes global even if they are static."""
+"""Functions that are compiled for several processors. GCC makes them global in spite of a static prototype."""
 LOOKUP = Path(__file__).with_name("c") / "lookup.c"
 ERRORS = {
     "ok": "",

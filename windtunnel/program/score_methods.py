@@ -12,8 +12,8 @@ from windtunnel.modules.tables.category_table import Identity
 from windtunnel.program.program import Program, ProgramStep, Take, last_slot, slot_of
 
 METHODS_OF_SCORES = ("decision_function", "predict", "predict_log_proba")
-"""The methods that may follow the scores, not ``predict_proba``: training lowers the loss of the scores, which may
-worsen the output of a step of that method."""
+"""The methods that may follow the scores. ``predict_proba`` is left out: training lowers the loss of the scores, and
+its step may get worse."""
 
 
 @dataclass(frozen=True)

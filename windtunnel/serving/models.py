@@ -112,6 +112,7 @@ class ServedModel:
             LOGGER.error("%s: kept the earlier version, as the new file cannot be served: %s", self._path, error)
             return False
         self.loaded = loaded
+        self.server.replace(loaded.model)  # the server forgets the version before
         LOGGER.info("%s: loaded version %d", self._path, self.loaded.version)
         return True
 

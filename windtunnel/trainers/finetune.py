@@ -21,6 +21,7 @@ from windtunnel.program.records.history import History
 from windtunnel.program.records.training_profile import TrainingProfile
 from windtunnel.program.score_methods import score_rules
 from windtunnel.program.translated import TranslatedPipeline
+from windtunnel.trainers.data.encoded_rows import LazilyEncodedRows
 from windtunnel.trainers.data.labelled_rows import LabelledRows
 from windtunnel.trainers.loop.checkpoints import CheckpointOptions
 from windtunnel.trainers.loop.data_module import DataModule
@@ -28,7 +29,7 @@ from windtunnel.trainers.loop.evaluation import Evaluation, evaluate
 from windtunnel.trainers.loop.trainer_options import TrainerOptions
 from windtunnel.trainers.recipe import Recipe
 from windtunnel.trainers.residual.candidates import Candidate, candidate_results, select, value_of
-from windtunnel.trainers.residual.init_scores import InitScorer
+from windtunnel.trainers.residual.init_scores import InitScorer, append_scores
 from windtunnel.trainers.residual.installation import install_boosted, install_pipeline, install_residual
 from windtunnel.trainers.residual.validation_rows import MAX_ROWS, max_validation_rows
 from windtunnel.trainers.summaries import calibration, reliability, summarise_terms
@@ -74,7 +75,7 @@ def finetune(
         trained = train_candidates(FitRun(net, data, recipe, joint_recipe, lightning, checkpoints))
         metric, training = trained.metric, trained.training
         best, candidates = _select_as_installed(net, trained.candidates, metric, recipe, data)
-        scores = _changed_scores(net, best, data)
+        scores = None if validation is None else _changed_scores(net, best, data)
         if best.restores_program:
             net.replace_program(program, origins=origins, head=head)
         _install(net, best)
@@ -107,8 +108,11 @@ def finetune(
 
 
 def _validation_rows(net: TranslatedPipeline, data: DataModule) -> LabelledRows | None:
-    """The validation rows to summarise a fit on; None if they are not in memory."""
-    if data.valid.rows is None:
+    """The validation rows to summarise a fit on; None if they are not in memory.
+
+    None, too, for out-of-fold scores of rows that are encoded batch by batch, of which a part would be collected.
+    """
+    if data.valid.rows is None or (data.valid.scores is not None and isinstance(data.valid, LazilyEncodedRows)):
         return None
     return LabelledRows.of(data.valid.collect(max_validation_rows(net)))
 
@@ -146,11 +150,12 @@ def _evaluate_part(net: TranslatedPipeline, candidate: Candidate, recipe: Recipe
 
 def _changed_scores(net: TranslatedPipeline, candidate: Candidate, data: DataModule) -> Tensor | None:
     """Out-of-fold scores of the validation rows, changed as the candidate changes scores; None where there are none."""
-    if data.valid.scores is None or (candidate.residual is None and candidate.boosted is None):
-        return data.valid.scores
+    rows, scores = data.valid.rows, data.valid.scores
+    if rows is None or scores is None or (candidate.residual is None and candidate.boosted is None):
+        return scores
     scorer = InitScorer(net, net.program)
     with torch.no_grad():
-        return torch.cat([candidate.scores_of_part(scorer, *rows) for rows, *_ in scorer.add_to(data.valid)])
+        return candidate.scores_of_part(scorer, *append_scores(rows, scores))
 
 
 def _as_before(candidate: Candidate) -> Candidate:

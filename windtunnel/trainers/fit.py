@@ -108,7 +108,7 @@ def fit(
 
     callback_list = () if callbacks is None else callbacks if isinstance(callbacks, list | tuple) else (callbacks,)
     lightning = TrainerOptions(accelerator, devices, precision, callback_list, log_dir, logger, trainer, progress)
-    lightning.check({**resolved.changed(recipe), **options})
+    lightning.check({**(recipe.changed() if isinstance(recipe, Recipe) else {}), **options})
     directory, resumed = (None if path is None else Path(path) for path in (checkpoint_dir, resume_from))
     checkpoints = CheckpointOptions(directory, checkpoint_every, resumed)
     checkpoints.check(trainer)

@@ -94,7 +94,7 @@ class Recipe:
         The residual model has a weight per value of a column and of an interaction, and a factorization machine. From
         3,000 training rows on a boosted residual may extend it: trees and a small network over numbers and target
         statistics, averaged with the scores; it is rejected only if it is worse by more than one standard error.
-        Where no column explains residuals, it is the only one that is trained.
+        Where no column explains residuals, the boosted residual alone is trained.
         Interactions must be significant on the training rows and on the validation rows; further columns need mean
         residuals that correlate with the residuals of the validation rows.
 
@@ -279,12 +279,14 @@ class Recipe:
         given = cls.resolve(recipe, {})
         if given.joint and not given.residual:
             return cls.resolve(given, {**overrides, "residual": False})
-        joint = cls.resolve("joint", given.changed(None))
+        joint = cls.resolve("joint", given.changed())
         return cls.resolve(joint, {**overrides, "residual": False})
 
-    def changed(self, recipe: Recipe | str | None) -> dict[str, Any]:
-        """The options that differ from those of the recipe of this name, or from the default ones."""
-        base = Recipe.named(recipe) if isinstance(recipe, str) else Recipe()
+    def changed(self) -> dict[str, Any]:
+        """The options that differ from the default ones; none of a recipe as its name gives it."""
+        if self in map(Recipe.named, _NAMED):
+            return {}
+        base = Recipe()
         values = {field.name: getattr(self, field.name) for field in fields(self)}
         return {name: value for name, value in values.items() if value != getattr(base, name)}
 

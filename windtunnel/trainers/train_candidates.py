@@ -10,11 +10,14 @@ import torch
 
 from windtunnel.objectives.losses import loss_for
 from windtunnel.objectives.metrics import Metric
+from windtunnel.objectives.row_blocks import average_over_blocks
 from windtunnel.program.installed_residuals import without_residuals
 from windtunnel.program.records.fidelity import CalibrationRows
 from windtunnel.program.translate_options import FEWEST_CALIBRATION_ROWS, MAX_CALIBRATION_ROWS
 from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.progress import announce
+from windtunnel.trainers.data.encoded_rows import EncodedRows
+from windtunnel.trainers.data.labelled_rows import Targets
 from windtunnel.trainers.float32_sums import float32_sums
 from windtunnel.trainers.joint_training import (
     JOINT,
@@ -27,14 +30,13 @@ from windtunnel.trainers.joint_training import (
 )
 from windtunnel.trainers.loop.checkpoints import CheckpointOptions
 from windtunnel.trainers.loop.data_module import DataModule
-from windtunnel.trainers.loop.evaluation import evaluate, evaluate_program
+from windtunnel.trainers.loop.evaluation import evaluate_program, evaluate_scores
 from windtunnel.trainers.loop.trained_net import TrainedNet
 from windtunnel.trainers.loop.trainer_options import TrainerOptions
 from windtunnel.trainers.loop.training import TrainingResult, train as train_net
 from windtunnel.trainers.recipe import Recipe
 from windtunnel.trainers.residual.boosted.boosted_candidate import add_boosted
 from windtunnel.trainers.residual.candidates import Candidate, residual_candidates
-from windtunnel.trainers.residual.init_scores import InitScorer
 from windtunnel.trainers.residual.installation import PipelineState
 from windtunnel.trainers.residual.residual_training import train_residual
 from windtunnel.trainers.residual.setup import NoResidual, prepare_residual
@@ -120,12 +122,12 @@ def _without_training(run: FitRun, reason: str) -> TrainedCandidates:
     """The translation as it is, as epoch 0."""
     net, data, recipe = run.net, run.data, run.recipe
     began, metric = time.perf_counter(), recipe.metric_for(net)
-    if data.valid.scores is None:
-        evaluation = evaluate_program(net, net.program, recipe, data.valid)
+    valid = data.valid
+    if isinstance(valid, EncodedRows) and valid.scores is not None and valid.target is not None:
+        loss = average_over_blocks(loss_for(recipe.loss, net.head))
+        evaluation = evaluate_scores(metric, loss, valid.scores, Targets(valid.target, valid.weight))
     else:
-        scorer = InitScorer(net, net.program)
-        loss = loss_for(recipe.loss, net.head)
-        evaluation = evaluate(metric, loss, scorer.init_scores, scorer.add_to(data.valid))
+        evaluation = evaluate_program(net, net.program, recipe, valid)
     result = TrainingResult.without_training(metric.name, evaluation, began, reason)
     translation = Candidate("translation", evaluation.metric, evaluation.loss, epoch=0)
     source = source_candidate(net, data, recipe) if net.exact_modules else None

@@ -258,7 +258,9 @@ def test_a_small_model_that_is_wrong_predicts_nothing_alone():
     assert (wrong.confidence, wrong.early) == (NEVER, 0.0)
 
 
-@pytest.mark.parametrize("options", [{"accuracy_loss": "1"}, {"accuracy_loss": 1}, {"gamma": "0"}, {"metric": "f1"}])
+@pytest.mark.parametrize(
+    "options", [{"accuracy_loss": "1"}, {"accuracy_loss": 1}, {"gamma": "0"}, {"gamma": np.nan}, {"metric": "f1"}]
+)
 def test_invalid_options_are_rejected(options):
     with pytest.raises(windtunnel.InvalidOption, match=f"{next(iter(options))}=.*; accepted are"):
         windtunnel.cascade(None, (), (), **options)
@@ -310,7 +312,7 @@ def test_a_classifier_whose_labels_are_not_the_most_probable_ones_is_rejected(la
 
 def test_rows_need_every_column_of_the_full_model(made, rows):
     frame = rows[0][:50]
-    for some in (frame[["a"]], {"a": [1.0]}, pa.table({"a": [1.0] * 50})):
+    for some in (frame[["a"]], {"a": [1.0]}, [{"a": 1.0}], pa.table({"a": [1.0] * 50})):
         with pytest.raises(windtunnel.BadInput, match="columns missing: 'b', 'c'"):
             made.predict(some)
     assert len(made.predict(pa.Table.from_pandas(frame))) == 50

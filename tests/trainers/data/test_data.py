@@ -498,4 +498,8 @@ def test_rows_that_are_equal_by_chance_are_not_shared(net: SmallNet) -> None:
     X, y = rows(400)
     X = X.assign(x=X["x"].round(0), z=0.0)
     of_few_values = DataModule(net, (X[:300], y[:300]), (X[300:], y[300:])).shared_fraction
-    assert of_few_values is not None and of_few_values < 0.15
+    assert of_few_values == 0.0
+    assert DataModule(net, (X[:300], y[:300]), (X[:300], y[:300])).shared_fraction == 1.0
+    weight = np.arange(400) < 300
+    by_weight = DataModule(net, (X, y, weight), (X, y, ~weight)).shared_fraction
+    assert by_weight == 0.0

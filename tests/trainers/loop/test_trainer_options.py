@@ -9,9 +9,11 @@ from typing import Any
 import pandas as pd
 import pytest
 import pytorch_lightning as pl
+from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import root_mean_squared_error
 from small_net import QUICK, TASKS, SmallNet, finetune, rows
 
+import windtunnel
 from windtunnel.errors import BadInput, InvalidOption
 from windtunnel.trainers.loop.best_checkpoint import BestCheckpoint
 from windtunnel.trainers.loop.data_module import DataModule
@@ -124,6 +126,20 @@ def test_lightning_itself_takes_the_parts() -> None:
     with pytest.warns(FutureWarning, match="LeafSpec"):
         trainer.fit(FineTuning(TrainedNet.of(net, Recipe()), Recipe()), datamodule=DataModule(net, rows()))
     assert {"train_loss", "val_loss", "val_auroc"} <= trainer.callback_metrics.keys()
+
+
+def test_the_weights_of_a_training_are_those_of_its_net() -> None:
+    X, y = rows()
+    source = LogisticRegression().fit(X[["x", "z"]], y)
+    net = windtunnel.translate(source)
+    module = FineTuning(TrainedNet.of(net, Recipe()), Recipe())
+    assert {*module.state_dict()} == {f"net.{name}" for name in net.state_dict()}
+
+
+def test_a_recipe_by_its_name_is_the_same_beside_a_trainer() -> None:
+    for recipe in ("joint", Recipe.named("joint")):
+        trainer = pl.Trainer(max_epochs=1, accelerator="cpu", logger=False, enable_checkpointing=False)
+        assert len(finetune(SmallNet(TASKS["binary"]), rows(), trainer=trainer, recipe=recipe).epochs) == 2
 
 
 def test_logs(tmp_path: Path) -> None:

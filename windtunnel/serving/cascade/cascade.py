@@ -167,7 +167,10 @@ class Cascade:
 
     def check_columns(self, rows: Rows) -> None:
         """Raise ``BadInput`` for rows without a column of the full model, even if no row goes on to it."""
-        names: Any = rows.keys() if isinstance(rows, dict) else None
+        if isinstance(rows, dict) and self._names <= rows.keys():
+            return
+        first = rows[0] if isinstance(rows, list) and rows else rows  # a list of dicts, or columns
+        names: Any = first.keys() if isinstance(first, dict) else None
         for kind in ("column_names", "columns"):  # of Arrow, whose ``columns`` are values; of pandas and Polars
             if names is None and hasattr(type(rows), kind):
                 names = getattr(rows, kind)

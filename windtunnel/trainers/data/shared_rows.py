@@ -9,26 +9,34 @@ from torch import Tensor
 
 from windtunnel.trainers.data.encoded_rows import EncodedRows, LazilyEncodedRows
 
+LEAST_EXCESS = 0.1
+"""How much more validation rows than training rows must be equal to a training row."""
+
 
 def shared_fraction(train: EncodedRows, valid: EncodedRows) -> float | None:
     """The fraction of validation rows that are training rows, in [0, 1]; None for rows that are not encoded in memory.
 
-    Rows are equal if all columns and the target are. It is the fraction of validation rows that equal a training row,
-    less the fraction of training rows that equal another one: in tables of few categories rows are equal by chance.
+    Rows of weight 0 do not count. Rows are equal if all columns and the target are, in tables of few categories by
+    chance: if p of the training rows equal another one, so do p of the validation rows that are no training rows. With
+    q of the validation rows equal to a training row, the fraction is (q - p) / (1 - p); 0 unless q exceeds p by more
+    than 0.1, as then it would be noise, but 1 if the rows are the same.
     """
     if isinstance(train, LazilyEncodedRows) or isinstance(valid, LazilyEncodedRows):
         return None
     if train.target is None or valid.target is None or not len(valid.target):
         return None
     of_train, of_valid = pd.Series(_hashes(train, train.target)), pd.Series(_hashes(valid, valid.target))
-    return max(float(of_valid.isin(of_train).mean() - of_train.duplicated(keep=False).mean()), 0.0)
+    if np.array_equal(np.sort(of_train), np.sort(of_valid)):
+        return 1.0
+    equal, by_chance = float(of_valid.isin(of_train).mean()), float(of_train.duplicated(keep=False).mean())
+    return (equal - by_chance) / (1 - by_chance) if equal - by_chance > LEAST_EXCESS else 0.0
 
 
 def _hashes(rows: EncodedRows, target: Tensor) -> NDArray[np.uint64]:
-    """A hash of each row and its target."""
+    """A hash of each row of a weight above 0 and its target."""
     total = np.zeros(len(target), np.uint64)
     for block in (rows.rows.numbers, rows.rows.ids, target.reshape(len(target), -1)):
         for column in block.t():
             # 0.0 and -0.0 are equal; 31 keeps the order of the columns.
             total = total * np.uint64(31) + pd.util.hash_array(column.double().numpy(force=True) + 0.0)
-    return total
+    return total if rows.weight is None else total[rows.weight.numpy(force=True) > 0]

@@ -34,7 +34,7 @@ class FineTuning(pl.LightningModule):
     def __init__(self, trained: TrainedNet, recipe: Recipe, tables: Mapping[str, VisitedRows] | None = None) -> None:
         super().__init__()
         self.net, self.metric = trained.module, trained.metric
-        self._program, self._gradient_scale = trained.program, trained.gradient_scale
+        self._trained = trained  # no module, so that its program is not in the weights a second time
         self.recipe = recipe
         self.tables = dict(tables or {})
         if recipe.compile is not None:
@@ -68,7 +68,7 @@ class FineTuning(pl.LightningModule):
         Weight decay and the constants of the optimizer suit gradients like those of a log loss; the gradients of a
         squared error grow with the square of the unit of the target.
         """
-        loss = loss / self._gradient_scale
+        loss = loss / self._trained.gradient_scale
         with explained(self.recipe.compile) if self.recipe.compile else contextlib.nullcontext():
             super().backward(loss, *args, **kwargs)
 
@@ -81,8 +81,8 @@ class FineTuning(pl.LightningModule):
             self._add("val_loss", loss, batch)
             output = None
             if self.metric.method is not None:
-                assert self._program is not None  # only a translation has methods with steps of their own
-                output = self._program.output(self.metric.method, *batch[0])
+                assert self._trained.program is not None  # only a translation has methods with steps of their own
+                output = self._trained.program.output(self.metric.method, *batch[0])
             self.metric.update(scores, *batch[1:], output=output)
 
     def on_train_epoch_end(self) -> None:

@@ -35,10 +35,6 @@ class InitScorer:
         """Rows without init scores, and these ``[N, K]``."""
         return split_scores(rows, rows.numbers.shape[1] - len(self.net.encoder.numbers))
 
-    def init_scores(self, numbers: Tensor, ids: Tensor) -> Tensor:
-        """The init scores of rows that have them."""
-        return self.split(Batch(numbers, ids))[1]
-
     def scores(self, numbers: Tensor, ids: Tensor) -> Tensor:
         """The output of the program."""
         return self.net.run_in_slices(self.program, Batch(numbers, ids))

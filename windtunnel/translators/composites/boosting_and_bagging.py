@@ -110,8 +110,10 @@ def bagging_regressor(fitted: ensemble.BaggingRegressor) -> Predictor | Composit
         values = [leaf_values(member) for member in members]
         loss = LOSSES.get(members[0].criterion, "squared")
         return Predictor(_mean_of_trees(fitted, values), loss=loss, flat=members[0].n_outputs_ == 1)
-    last = last_step(members[0])  # the others may reject a row of zeros
-    prediction = np.asarray(last.predict(np.zeros((1, int(last.n_features_in_)))))
+    last, width = members[0], len(fitted.estimators_features_[0])
+    if hasattr(last_step(last), "n_features_in_"):  # the steps before may reject a row of zeros
+        last, width = last_step(last), int(last_step(last).n_features_in_)
+    prediction = np.asarray(last.predict(np.zeros((1, width))))
     targets = 1 if prediction.ndim == 1 else prediction.shape[1]
     places = torch.arange(len(members) * targets).reshape(-1, targets)
     mean = MeanOfMembers(places, float(len(members)))
