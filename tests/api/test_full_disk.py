@@ -41,7 +41,9 @@ WRITERS: dict[str, Callable[[Path], Any]] = {
     "net.windtunnel": lambda path: logistic().save(path),
     "cascade.windtunnel": lambda path: save(path, logistic(), logistic(), CascadeFacts((), (), 0.0, None)),
     "rows.csv": lambda path: write_table_file(frame(), path),
-    "scores/rows.parquet": lambda path: predict_files(logistic(), [path.parents[1] / "rows.parquet"], path.parent),
+    "scores/rows.parquet": lambda path: predict_files(
+        path.parents[1] / "model", [path.parents[1] / "rows.parquet"], path.parent
+    ),
     "last.ckpt": _fit,
 }
 
@@ -50,7 +52,7 @@ WRITERS: dict[str, Callable[[Path], Any]] = {
 def test_a_full_disk_is_an_error_that_names_the_file(name: str, tmp_path: Path) -> None:
     rows = tmp_path / "rows.parquet"
     frame().to_parquet(rows)
-    logistic()
+    logistic().save(tmp_path / "model")
     with disk_of(500), pytest.raises(OSError, match=re.escape(str(tmp_path / name))) as error:
         WRITERS[name](tmp_path / name)
     assert error.value.errno == errno.EFBIG
