@@ -109,14 +109,12 @@ def cascade(
     if isinstance(full.head.classes, list) or (np.ndim(target) > 1 and np.shape(target)[1] > 1):
         raise UnsupportedEstimator("the pipeline predicts several targets; a cascade takes one target.")
     correct = None
-    if full.head.classes is not None and (
-        "predict_proba" not in full.head.methods or "predict" in full.program.method_steps
-    ):
-        raise UnsupportedEstimator(
-            "a cascade predicts the most probable label, and the labels of this pipeline follow from a decision "
-            "threshold, from votes or from margins; give it a classifier without these, and with predict_proba."
-        )
     if full.head.classes is not None:
+        if "predict_proba" not in full.head.methods or "predict" in full.program.method_steps:
+            raise UnsupportedEstimator(
+                "a cascade predicts the most probable label, and the labels of this pipeline follow from a decision "
+                "threshold, from votes or from margins; give it a classifier without these, and with predict_proba."
+            )
         # Labels of no class are rejected.
         of_train, correct = (full.head.encode_target(part).numpy() for part in (train[1], target))
         if len(np.unique(of_train)) < len(full.head.labels_in_order):

@@ -201,12 +201,11 @@ def spelled_as_in_fitting(net: Translation, rows: pd.DataFrame) -> pd.DataFrame:
         name, vocabulary = names[category.column] if category.column < len(names) else "", category.vocabulary
         if name not in rows or vocabulary.kind != "text" or vocabulary.buckets or vocabulary.hashes is not None:
             continue
-        if any(DECIMALS.fullmatch(text) for text in vocabulary.id_by_value):  # 1.0 is another version than 1
-            continue
         values = rows[name].dropna().unique()
         spelled = {text: _other_spelling(text) for text in values if text not in vocabulary.id_by_value}
         spelled = {text: other for text, other in spelled.items() if other in vocabulary.id_by_value}
-        if spelled:
+        of_versions = bool(spelled) and any(DECIMALS.fullmatch(text) for text in vocabulary.id_by_value)
+        if spelled and not of_versions:  # 1.0 is another version than 1
             changes[name] = rows[name].map(lambda text, spelled=spelled: spelled.get(text, text))
     return rows.assign(**changes)
 

@@ -140,7 +140,7 @@ def evaluate(expression: Expression, rows: Any) -> Any:
             columns = evaluate(inputs, rows)
             try:
                 return estimator.transform(columns)
-            except Exception as error:
+            except Exception as error:  # whatever the step of the user raises
                 error.add_note(f"raised by step {name!r}, which stays on the host")
                 raise
         case Concatenated(composite=None, parts=parts):

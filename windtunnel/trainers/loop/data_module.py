@@ -113,7 +113,7 @@ def _with_validation_rows(
 
 
 def _shared_fraction(train: EncodedLoader, valid: EncodedLoader) -> float | None:
-    """See ``shared_fraction``; says so if it is ``MUCH_SHARED`` or more."""
+    """Return the fraction of validation rows that are training rows; write a line if it is ``MUCH_SHARED`` or more."""
     if not (isinstance(train, EncodedRows) and isinstance(valid, EncodedRows)):
         return None
     fraction = shared_fraction(train, valid)

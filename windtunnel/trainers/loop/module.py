@@ -81,7 +81,7 @@ class FineTuning(pl.LightningModule):
             self._add("val_loss", loss, batch)
             output = None
             if self.metric.method is not None:
-                assert self._trained.program is not None  # only a translation has methods with steps of their own
+                assert self._trained.program is not None  # only a translation has a metric with a method
                 output = self._trained.program.output(self.metric.method, *batch[0])
             self.metric.update(scores, *batch[1:], output=output)
 

@@ -35,5 +35,5 @@ class TrainedNet:
 
     @property
     def leaves_parameters_out(self) -> bool:
-        """Whether some parameters may get no gradient: those of methods with steps of their own."""
+        """Whether some parameters may get no gradient: those of steps that only one method of the program runs."""
         return self.program is not None and bool(self.program.method_steps)

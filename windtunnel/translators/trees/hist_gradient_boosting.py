@@ -27,7 +27,9 @@ LOSSES = {
 
 
 @translates(
-    ensemble.HistGradientBoostingClassifier, trainable=TRAINABLE, notes="missing values, native categories of any type"
+    ensemble.HistGradientBoostingClassifier,
+    trainable=TRAINABLE,
+    notes="missing values, native categories of texts, numbers and booleans",
 )
 def classifier(fitted: ensemble.HistGradientBoostingClassifier) -> Predictor:
     """Log-odds: ``_baseline_prediction`` and the leaves of ``_predictors``, one score per class beyond two."""
