@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from windtunnel.encode import Batch, RowEncoder
 from windtunnel.program.head import Head
 from windtunnel.program.records.history import History
+from windtunnel.program.translation_state import TranslationState
 from windtunnel.trainers.fit import fit
 
 TASKS = {
@@ -56,6 +57,13 @@ class SmallNet(nn.Module):
 
     def takes_residual_model(self) -> bool:
         return False
+
+    def state(self) -> TranslationState:
+        """It has nothing to restore."""
+        return object.__new__(TranslationState)
+
+    def restore(self, state: TranslationState) -> None:
+        """Training leaves it with the best epoch."""
 
     def drop_trained_exact_modules(self) -> None:
         """There are none."""

@@ -25,6 +25,7 @@ from windtunnel.api.report_html import STYLE, html_page, html_table, learning_cu
 from windtunnel.modules.trees.soft.trees import SoftSplits
 from windtunnel.pipeline.host_step import HostStep
 from windtunnel.program.records.history import History
+from windtunnel.program.records.number_text import change_text, value_text
 from windtunnel.program.translated import TranslatedPipeline
 
 LONGEST_STEP = 20
@@ -185,7 +186,7 @@ class Report:
             for metric, value in self.test_scores.get("fine-tuned", {}).items()
         ]
         cells = [
-            (part, name, "-" if before is None else f"{before:.6g}", f"{after:.6g}")
+            (part, name, "-" if before is None else value_text(before), value_text(after))
             for part, name, before, after in rows
         ]
         headings = ("rows", "metric", "before", "after")
@@ -199,7 +200,7 @@ class Report:
         rows = [
             (
                 term.name,
-                f"{term.gain:+.5f}",
+                change_text(term.gain),
                 f"{term.low:+.3g} to {term.high:+.3g}",
                 [cell.text(self.unit) for cell in term.cells],
             )
@@ -210,7 +211,7 @@ class Report:
 
 
 def _scores_text(model: str, scores: Mapping[str, float]) -> str:
-    return f"{model}: {', '.join(f'{metric} {value:.4f}' for metric, value in scores.items())}"
+    return f"{model}: {', '.join(f'{metric} {value_text(value)}' for metric, value in scores.items())}"
 
 
 def _versions() -> str:

@@ -27,6 +27,7 @@ from windtunnel.encode.row_values import check_length, encode_weights, to_arrays
 from windtunnel.encode.rows import count_rows
 from windtunnel.errors import BadInput
 from windtunnel.program.head import Head
+from windtunnel.program.records.number_text import value_text
 
 Scores = dict[str, dict[str, dict[str, float]]]
 """Model to part to metric to value; the first metric is the main one."""
@@ -115,6 +116,6 @@ def score_table(scores: Scores, seconds: Mapping[str, float] | None = None) -> T
     for column in table.columns[1:]:
         column.justify = "right"
     for name, model in scores.items():
-        cells = [f"{model[part][metric]:.4f}" for part in parts]
+        cells = [value_text(model[part][metric]) for part in parts]
         table.add_row(name, *cells, *([f"{seconds[name]:.1f}"] if seconds else []))
     return table

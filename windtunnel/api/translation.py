@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from windtunnel.encode import Rows
 from windtunnel.errors import InvalidOption
+from windtunnel.program.records.number_text import value_text
 from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.trainers.fit import fit
 from windtunnel.trainers.refresh.refresh import refresh
@@ -53,7 +54,7 @@ class Translation(TranslatedPipeline):
         total = sum(parameter.numel() for parameter in parameters)
         trainable = sum(parameter.numel() for parameter in parameters if parameter.requires_grad)
         history = self.history
-        tuned = f"{history.metric} {history.start:.4f} -> {history.best:.4f}" if history else "no"
+        tuned = f"{history.metric} {value_text(history.start)} -> {value_text(history.best)}" if history else "no"
         return [
             ("task", self.head.task_and_classes(4)),
             ("steps", ", ".join(steps)),

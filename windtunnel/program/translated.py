@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from copy import copy
 from functools import partial
 from typing import Any, Self
 
@@ -33,6 +32,7 @@ from windtunnel.program.score_methods import append
 from windtunnel.program.scoring_pipeline import Engine, ScoringPipeline
 from windtunnel.program.source_method import SourceMethod
 from windtunnel.program.translate_options import SofteningPlan
+from windtunnel.program.translation_state import TranslationState
 
 MOST_RESIDUAL_COLUMNS = 1000
 """The most columns of a translation that gets a residual model; counts of words have more."""
@@ -214,23 +214,42 @@ class TranslatedPipeline(ScoringPipeline):
         finally:
             self.engine = engine and engine.renewed(self.program, self.encoder)
 
+    def state(self) -> TranslationState:
+        """What it runs now, to be restored."""
+        return TranslationState(
+            program=self.program,
+            modules=[step.module for step in self.program.steps],
+            head=self.head,
+            origins=list(self.origins),
+            exact_modules=dict(self.exact_modules),
+            softening=self.softening,
+            calibration=self.calibration,
+            initial_weights=self.initial_weights,
+            fidelity=self.fidelity,
+            strategy_choices=list(self.strategy_choices),
+        )
+
+    def restore(self, state: TranslationState) -> None:
+        """Run what it ran at the time of a state; there must be no engine."""
+        self.program, self.head, self.origins = state.program, state.head, list(state.origins)
+        self.replace_modules(dict(enumerate(state.modules)))
+        self.exact_modules = dict(state.exact_modules)
+        self.softening, self.calibration = state.softening, state.calibration
+        self.initial_weights, self.fidelity = state.initial_weights, state.fidelity
+        self.strategy_choices = list(state.strategy_choices)
+
     @contextmanager
     def unchanged_on_error(self) -> Iterator[None]:
-        """Have the program, its modules and its softening as before if the block raises; trained weights stay."""
-        attributes = ("program", "head", "softening", "calibration", "initial_weights", "fidelity", "training")
-        before = {name: getattr(self, name) for name in attributes}
-        lists = {name: copy(getattr(self, name)) for name in ("origins", "exact_modules", "strategy_choices")}
-        modules = {position: step.module for position, step in enumerate(self.program.steps)}
+        """Restore the state, and what is trainable, if the block raises; trained weights stay."""
+        state, training = self.state(), self.training
         trainable = [(parameter, parameter.requires_grad) for parameter in self.parameters()]
         try:
             yield
         except BaseException:
-            for name, value in (before | lists).items():
-                setattr(self, name, value)
-            self.replace_modules(modules)
+            self.restore(state)
             for parameter, requires_grad in trainable:
                 parameter.requires_grad_(requires_grad)
-            self.train(self.training)
+            self.train(training)
             raise
 
     def drop_engine(self) -> None:

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from windtunnel.program.records.number_text import value_text
+
 if TYPE_CHECKING:
     import optuna
 
@@ -97,8 +99,8 @@ class SweepResult:
         default = " (the default)" * (self.best_value == self.default_value)
         lines = [
             f"{len(self.history)} trials ({states}) of study {self.study.study_name!r}",
-            f"{self.metric} on the validation rows: default {self.default_value:.6f}, best {self.best_value:.6f}"
-            + default,
+            f"{self.metric} on the validation rows: default {value_text(self.default_value)}, "
+            f"best {value_text(self.best_value)}{default}",
         ]
         for name, value in self.best_options.items():
             lines.append(f"  {name} = {f'{value:.4g}' if isinstance(value, float) else value}")

@@ -12,25 +12,27 @@ import torch
 from torch import Tensor
 
 from windtunnel.errors import BadInput, warn_caller
-from windtunnel.objectives.losses import loss_for
 from windtunnel.objectives.metrics import Metric
-from windtunnel.objectives.row_blocks import average_over_blocks, explain_failures
 from windtunnel.program.installed_residuals import InstalledResiduals
 from windtunnel.program.records.fit_details import TermSummary
 from windtunnel.program.records.history import History
 from windtunnel.program.records.training_profile import TrainingProfile
-from windtunnel.program.score_methods import score_rules
 from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.trainers.data.encoded_rows import LazilyEncodedRows
 from windtunnel.trainers.data.labelled_rows import LabelledRows
 from windtunnel.trainers.loop.checkpoints import CheckpointOptions
 from windtunnel.trainers.loop.data_module import DataModule
-from windtunnel.trainers.loop.evaluation import Evaluation, evaluate
+from windtunnel.trainers.loop.evaluation import Evaluation, Evaluator
 from windtunnel.trainers.loop.trainer_options import TrainerOptions
 from windtunnel.trainers.recipe import Recipe
 from windtunnel.trainers.residual.candidates import Candidate, candidate_results, select, value_of
 from windtunnel.trainers.residual.init_scores import InitScorer, append_scores
-from windtunnel.trainers.residual.installation import install_boosted, install_pipeline, install_residual
+from windtunnel.trainers.residual.installation import (
+    PipelineState,
+    install_boosted,
+    install_pipeline,
+    install_residual,
+)
 from windtunnel.trainers.residual.validation_rows import MAX_ROWS, max_validation_rows
 from windtunnel.trainers.summaries import calibration, reliability, summarise_terms
 from windtunnel.trainers.train_candidates import FitRun, train_candidates
@@ -70,14 +72,11 @@ def finetune(
     reliability_before = None if validation is None else reliability(net, validation, data.valid.scores)
 
     # Candidates, evaluated on the same validation rows.
-    program, origins, head = net.program, net.origins, net.head
     with net.unchanged_on_error():
         trained = train_candidates(FitRun(net, data, recipe, joint_recipe, lightning, checkpoints))
         metric, training = trained.metric, trained.training
         best, candidates = _select_as_installed(net, trained.candidates, metric, recipe, data)
         scores = None if validation is None else _changed_scores(net, best, data)
-        if best.restores_program:
-            net.replace_program(program, origins=origins, head=head)
         _install(net, best)
     history = History(
         epochs=training.epochs,
@@ -141,11 +140,10 @@ def _select_as_installed(
 def _evaluate_part(net: TranslatedPipeline, candidate: Candidate, recipe: Recipe, data: DataModule) -> Evaluation:
     """The loss and the metric of the part of a candidate that is installed."""
     pipeline = candidate.pipeline
-    assert pipeline is not None  # residual models have one
-    metric = recipe.metric_of(pipeline.head, rules=score_rules(pipeline.program))
-    loss = explain_failures(loss_for(recipe.loss, pipeline.head))
+    assert isinstance(pipeline, PipelineState)  # residual models extend one
+    evaluator = Evaluator.of_scores(recipe, pipeline.head, pipeline.program)
     scorer = InitScorer(net, pipeline.exact_program())
-    return evaluate(metric, loss, partial(candidate.scores_of_part, scorer), scorer.add_to(data.valid))
+    return evaluator.evaluate(partial(candidate.scores_of_part, scorer), scorer.add_to(data.valid))
 
 
 def _changed_scores(net: TranslatedPipeline, candidate: Candidate, data: DataModule) -> Tensor | None:
@@ -165,8 +163,8 @@ def _as_before(candidate: Candidate) -> Candidate:
 
 def _install(net: TranslatedPipeline, best: Candidate) -> None:
     """Give the translation the pipeline and the residual models of the selected candidate, these shrunken."""
-    if best.pipeline is not None:
-        install_pipeline(net, best.pipeline)
+    assert best.pipeline is not None  # it is not rejected
+    install_pipeline(net, best.pipeline)
     if best.boosted is not None:
         install_boosted(net, best.boosted.shrunken(best.installed_part))
     if best.residual is not None:
@@ -182,7 +180,7 @@ def _terms(
     """The strongest terms of the residual models, where training and validation rows are in memory."""
     if validation is None or data.train.rows is None or not InstalledResiduals.of(net.program):
         return []
-    loss = average_over_blocks(explain_failures(loss_for(recipe.loss, net.head)))
+    loss = Evaluator.of_scores(recipe, net.head, net.program).averaged_loss
     return summarise_terms(net, LabelledRows.of(data.train.collect(MAX_ROWS)), validation, loss, scores)
 
 

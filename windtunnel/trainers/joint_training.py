@@ -7,16 +7,13 @@ from dataclasses import dataclass, replace
 from typing import Self
 
 from windtunnel.errors import BadInput
-from windtunnel.objectives.losses import loss_for
 from windtunnel.objectives.metrics import Metric
-from windtunnel.objectives.row_blocks import explain_failures
 from windtunnel.program.records.fidelity import CalibrationRows
-from windtunnel.program.score_methods import score_rules
 from windtunnel.program.softening import soften, trainable_when_soft
 from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.trainers.data.labelled_rows import LabelledRows
 from windtunnel.trainers.loop.data_module import DataModule
-from windtunnel.trainers.loop.evaluation import evaluate_program
+from windtunnel.trainers.loop.evaluation import Evaluator, evaluate_program
 from windtunnel.trainers.loop.training import TrainingResult
 from windtunnel.trainers.recipe import Recipe
 from windtunnel.trainers.residual.candidates import Candidate
@@ -41,14 +38,22 @@ class TrainedTranslation:
     softened: bool  # whether this fit made the trees soft
 
     @classmethod
-    def of(cls, metric: Metric, training: TrainingResult, source: Candidate | None, *, softened: bool) -> Self:
-        """The candidates of a training."""
-        epoch_0, tuned = training.epochs[0], None
+    def of(
+        cls,
+        net: TranslatedPipeline,
+        metric: Metric,
+        training: TrainingResult,
+        source: Candidate | None,
+        *,
+        softened: bool,
+    ) -> Self:
+        """The candidates of a training that has left the translation with the best epoch."""
+        epoch_0, state, tuned = training.epochs[0], net.state(), None
         if training.best_epoch:
-            tuned = Candidate(JOINT, training.best_metric, training.best_loss, training.best_epoch)
+            tuned = Candidate(JOINT, training.best_metric, training.best_loss, training.best_epoch, pipeline=state)
         elif len(training.epochs) > 1:
             tuned = Candidate(JOINT, None, rejected=f"no epoch improves {metric.name}")
-        untrained = Candidate("translation", epoch_0.metric, epoch_0.val_loss, epoch=0)
+        untrained = Candidate("translation", epoch_0.metric, epoch_0.val_loss, epoch=0, pipeline=state)
         return cls(metric, training, untrained, source, tuned, softened)
 
     @property
@@ -118,11 +123,10 @@ def compare_with_source(
     The metric is compared only where it follows from raw scores.
     """
     validation = LabelledRows.of(data.valid.collect(min(MAX_ROWS, max_validation_rows(net))))
-    loss = explain_failures(loss_for(recipe.loss, net.head))
     programs = source.exact_program(), net.program
     before, after = (net.run_in_slices(program, validation.rows) for program in programs)
     split = split_rows(validation, recipe.seed)
-    metric = recipe.metric_of(net.head, net.program.method_steps, score_rules(net.program))
-    if metric.method is not None:
-        return compare_losses(loss, split.shuffled, before, after, validation.targets)
-    return compare_scores(metric, loss, split, before, after, validation.targets)
+    evaluator = Evaluator.of_scores(recipe, net.head, net.program)
+    if evaluator.metric.method is not None:
+        return compare_losses(evaluator.loss, split.shuffled, before, after, validation.targets)
+    return compare_scores(evaluator, split, before, after, validation.targets)

@@ -8,13 +8,12 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from windtunnel.objectives.losses import loss_for
 from windtunnel.objectives.metrics import Metric
-from windtunnel.objectives.row_blocks import average_over_blocks
 from windtunnel.program.installed_residuals import without_residuals
 from windtunnel.program.records.fidelity import CalibrationRows
 from windtunnel.program.translate_options import FEWEST_CALIBRATION_ROWS, MAX_CALIBRATION_ROWS
 from windtunnel.program.translated import TranslatedPipeline
+from windtunnel.program.translation_state import TranslationState
 from windtunnel.progress import announce
 from windtunnel.trainers.data.encoded_rows import EncodedRows
 from windtunnel.trainers.data.labelled_rows import Targets
@@ -30,7 +29,7 @@ from windtunnel.trainers.joint_training import (
 )
 from windtunnel.trainers.loop.checkpoints import CheckpointOptions
 from windtunnel.trainers.loop.data_module import DataModule
-from windtunnel.trainers.loop.evaluation import evaluate_program, evaluate_scores
+from windtunnel.trainers.loop.evaluation import Evaluator, evaluate_program
 from windtunnel.trainers.loop.trained_net import TrainedNet
 from windtunnel.trainers.loop.trainer_options import TrainerOptions
 from windtunnel.trainers.loop.training import TrainingResult, train as train_net
@@ -79,12 +78,12 @@ def train_candidates(run: FitRun) -> TrainedCandidates:
     earlier = _evaluate_and_remove_residuals(net, run.data, run.recipe) if run.recipe.residual else None
     if earlier is None:
         return _train_by_recipe(run)
-    program = net.program
-    net.replace_program(deepcopy(program))  # training would change modules that the earlier model has too
+    pipeline = net.state()
+    net.replace_program(deepcopy(net.program))  # training would change modules that the earlier model has too
     trained = _train_by_recipe(run)
     source, *others = trained.candidates
-    pipeline = source.pipeline or PipelineState(program, {}, net.head)
-    source = replace(source, name="source pipeline", pipeline=pipeline, restores_program=False)
+    if isinstance(source.pipeline, TranslationState):
+        source = replace(source, name="source pipeline", pipeline=pipeline)
     return replace(trained, candidates=[earlier, source, *others], initial=earlier)
 
 
@@ -94,8 +93,9 @@ def _evaluate_and_remove_residuals(net: TranslatedPipeline, data: DataModule, re
     if pipeline is None:
         return None
     loss, value = evaluate_program(net, net.program, recipe, data.valid)
+    earlier = Candidate("translation", value, loss, pipeline=net.state())
     net.replace_program(pipeline, origins=net.origins[: len(pipeline.steps)])
-    return Candidate("translation", value, loss, restores_program=True)
+    return earlier
 
 
 def _train_by_recipe(run: FitRun) -> TrainedCandidates:
@@ -121,15 +121,15 @@ def _train_by_recipe(run: FitRun) -> TrainedCandidates:
 def _without_training(run: FitRun, reason: str) -> TrainedCandidates:
     """The translation as it is, as epoch 0."""
     net, data, recipe = run.net, run.data, run.recipe
-    began, metric = time.perf_counter(), recipe.metric_for(net)
+    began, evaluator = time.perf_counter(), Evaluator.of_translation(recipe, net)
     valid = data.valid
     if isinstance(valid, EncodedRows) and valid.scores is not None and valid.target is not None:
-        loss = average_over_blocks(loss_for(recipe.loss, net.head))
-        evaluation = evaluate_scores(metric, loss, valid.scores, Targets(valid.target, valid.weight))
+        evaluation = evaluator.evaluate_scores(valid.scores, Targets(valid.target, valid.weight))
     else:
         evaluation = evaluate_program(net, net.program, recipe, valid)
+    metric = evaluator.metric
     result = TrainingResult.without_training(metric.name, evaluation, began, reason)
-    translation = Candidate("translation", evaluation.metric, evaluation.loss, epoch=0)
+    translation = Candidate("translation", evaluation.metric, evaluation.loss, epoch=0, pipeline=net.state())
     source = source_candidate(net, data, recipe) if net.exact_modules else None
     return TrainedCandidates(metric, result, [translation, *([] if source is None else [source])], translation)
 
@@ -141,11 +141,10 @@ def _train_residual(run: FitRun) -> TrainedCandidates | NoResidual:
     if isinstance(setup, NoResidual):
         return setup
     trained = train_residual(setup, recipe, run.lightning, run.checkpoints)
-    metric, result = trained.residual.metric(recipe), trained.training
     candidates = residual_candidates(net, data, setup, trained, recipe)
-    if result.error is None:
-        candidates = add_boosted(net, setup, candidates, recipe, metric)
-    return TrainedCandidates(metric, result, candidates, initial=candidates[0])
+    if trained.training.error is None:
+        candidates = add_boosted(setup, candidates, recipe)
+    return TrainedCandidates(setup.evaluator.metric, trained.training, candidates, initial=candidates[0])
 
 
 def _train_translation(run: FitRun) -> TrainedTranslation:
@@ -157,7 +156,7 @@ def _train_translation(run: FitRun) -> TrainedTranslation:
     trained = TrainedNet.of(net, run.joint_recipe)
     with float32_sums(net.program):
         result = train_net(trained, data, run.joint_recipe, run.lightning, run.checkpoints)
-    return TrainedTranslation.of(trained.metric, result, source, softened=softened)
+    return TrainedTranslation.of(net, trained.metric, result, source, softened=softened)
 
 
 def _train_untested_translation(run: FitRun) -> TrainedCandidates:
@@ -174,10 +173,10 @@ def _train_tested_translation(run: FitRun) -> TrainedCandidates:
     if run.data.validates_on_training_rows:
         return _train_untested_translation(run)
     net = run.net
-    source = PipelineState.source(net)
+    source, state = PipelineState.source(net), net.state()
     net.replace_program(deepcopy(net.program))
     trained = _train_translation(run)
-    before = trained.source or replace(trained.untrained, restores_program=True)
+    before = trained.source or replace(trained.untrained, pipeline=state)
     tuned = _with_test(run, source, trained)
     candidates = [before, *([] if tuned is None else [tuned])]
     return TrainedCandidates(trained.metric, trained.training, candidates, trained.initial)
@@ -214,7 +213,7 @@ def _train_both(run: FitRun) -> TrainedCandidates:
         return on_source
     untrained, *candidates = on_source.candidates
     if not source.modules:  # else the first of the others is the source pipeline, with its exact trees
-        candidates.insert(0, replace(untrained, pipeline=source))
+        candidates.insert(0, untrained)
     candidates = [replace(candidate, epoch=None) for candidate in candidates]
 
     net.replace_program(deepcopy(net.program))

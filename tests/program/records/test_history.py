@@ -21,7 +21,7 @@ HISTORY = History(
 
 
 def test_a_candidate_is_a_sentence() -> None:
-    text = f"residual model: loss -0.0370 ± 0.0400 on 1,000 rows; {REASON}."
+    text = f"residual model: loss -0.037 ± 0.040 on 1,000 rows; {REASON}."
     assert str(HISTORY.candidates[1]) == text and text in str(HISTORY)
     assert "more validation rows" in HISTORY.notes()[-1]
     assert repr(HISTORY) == "History(auroc 0.600000 -> 0.600000 on 1,000 held-out rows in 2.0 s; kept: source pipeline)"

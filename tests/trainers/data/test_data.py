@@ -28,7 +28,7 @@ from windtunnel.trainers.data.labelled_rows import Targets
 from windtunnel.trainers.data.loader import loader
 from windtunnel.trainers.data.loader_adapter import LoaderAdapter
 from windtunnel.trainers.loop.data_module import DataModule, Loaders
-from windtunnel.trainers.loop.evaluation import evaluate_scores
+from windtunnel.trainers.loop.evaluation import Evaluator
 from windtunnel.trainers.recipe import Recipe
 
 
@@ -384,7 +384,7 @@ def test_wide_sparse_rows_are_not_made_dense_for_a_summary(monkeypatch: pytest.M
 def test_a_stream_of_validation_rows_without_weight() -> None:
     metric, targets = Metric("loss", Head("regression")), Targets(torch.ones(4), torch.zeros(4))
     with pytest.raises(BadInput, match="the weights of the validation rows are all 0"):
-        evaluate_scores(metric, LOSSES["squared"], torch.ones(4, 1), targets)
+        Evaluator(metric, LOSSES["squared"]).evaluate_scores(torch.ones(4, 1), targets)
 
 
 X, y = rows(10)

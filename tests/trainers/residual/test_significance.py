@@ -11,7 +11,7 @@ from windtunnel.objectives.metrics import Metric
 from windtunnel.objectives.row_blocks import balanced_order
 from windtunnel.program.head import Head
 from windtunnel.trainers.data.labelled_rows import LabelledRows, Targets
-from windtunnel.trainers.loop.evaluation import evaluate, evaluate_scores
+from windtunnel.trainers.loop.evaluation import Evaluator
 from windtunnel.trainers.residual.significance import GROUPS, GroupLosses, compare_losses, compare_scores, group_losses
 from windtunnel.trainers.residual.validation_rows import SplitRows, split_rows
 
@@ -20,6 +20,9 @@ AUROC = Metric("auroc", Head("binary", "sigmoid", "logistic"))
 
 def loss(scores: Tensor, target: Tensor, weight: Tensor | None) -> Tensor:
     return binary_cross_entropy_with_logits(scores[:, 0], target, weight)
+
+
+EVALUATOR = Evaluator(AUROC, loss)
 
 
 def scores_and_labels(count: int = 4000) -> tuple[Tensor, Tensor, Tensor]:
@@ -86,7 +89,7 @@ def test_the_order_of_rows_does_not_matter_to_the_metric() -> None:
     before, after = 4 * right, right + 0.5 * torch.randn(right.shape, generator=torch.Generator().manual_seed(1))
     orders = [torch.randperm(len(target), generator=torch.Generator().manual_seed(seed)) for seed in range(3)]
     reasons = {
-        compare_scores(AUROC, loss, hashed(right[o], target[o]), before[o], after[o], Targets(target[o])).reason
+        compare_scores(EVALUATOR, hashed(right[o], target[o]), before[o], after[o], Targets(target[o])).reason
         for o in orders
     }
     assert len(reasons) == 1 and "auroc changes by -" in reasons.pop()
@@ -175,7 +178,7 @@ def test_the_mean_loss_over_batches_counts_weights() -> None:
     batches = [((before[part],), target[part], weight[part]) for part in (slice(0, 10), slice(10, None))]
     metric = Metric("loss", Head("binary", "sigmoid", "logistic"))
     wanted = float(LOSSES["logistic"](before, target, weight))
-    assert evaluate(metric, LOSSES["logistic"], lambda scores: scores, batches).metric == pytest.approx(
+    assert Evaluator(metric, LOSSES["logistic"]).evaluate(lambda scores: scores, batches).metric == pytest.approx(
         wanted, rel=1e-12
     )
 
@@ -187,7 +190,7 @@ def test_a_metric_is_worse_if_it_changes_by_more_than_its_error() -> None:
     of_halves = SplitRows([*rows.chunk(2)], rows)
     noise = torch.randn(right.shape, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     little, much = (
-        compare_scores(AUROC, loss, of_halves, 4 * right, right + size * noise, Targets(target)) for size in (0.02, 0.5)
+        compare_scores(EVALUATOR, of_halves, 4 * right, right + size * noise, Targets(target)) for size in (0.02, 0.5)
     )
     assert little.significant
     assert not much.significant and "auroc changes by -" in much.reason
@@ -200,6 +203,6 @@ def test_scores_of_two_models_are_not_ranked_together() -> None:
     of_halves = SplitRows([*rows.chunk(2)], rows)
     offset = torch.where(torch.arange(len(target)) < len(target) // 2, 0.6, -0.6).unsqueeze(1)
     for scores in (right, right + offset):
-        assert compare_scores(AUROC, loss, of_halves, 4 * right, scores, Targets(target)).significant
-    pooled = [evaluate_scores(AUROC, loss, scores, Targets(target)).metric for scores in (right, right + offset)]
+        assert compare_scores(EVALUATOR, of_halves, 4 * right, scores, Targets(target)).significant
+    pooled = [EVALUATOR.evaluate_scores(scores, Targets(target)).metric for scores in (right, right + offset)]
     assert pooled[1] < pooled[0] - 0.02

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from windtunnel.program.records.number_text import change_text
+
 
 @dataclass(frozen=True)
 class CellSummary:
@@ -40,8 +42,8 @@ class TermSummary:
         """The term in a sentence; ``unit`` is that of the raw scores."""
         cells = "; ".join(cell.text(unit) for cell in self.cells)
         return (
-            f"{self.name}: validation gain {self.gain:+z.5f}; adds {self.low:+.3g} to {self.high:+.3g}{_unit(unit)}; "
-            f"most in total: {cells}"
+            f"{self.name}: validation gain {change_text(self.gain)}; "
+            f"adds {self.low:+.3g} to {self.high:+.3g}{_unit(unit)}; most in total: {cells}"
         )
 
 

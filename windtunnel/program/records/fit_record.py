@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from windtunnel.program.records.fit_details import Calibration, TermSummary
+from windtunnel.program.records.number_text import estimate_text, value_text
 from windtunnel.program.records.refresh_details import RefreshDetails
 
 NEEDS_MORE_ROWS = "More validation rows would help"
@@ -89,10 +90,10 @@ class CandidateResult:
 
     def text(self, metric: str = "") -> str:
         """The line, with the value of the metric if its name is given."""
-        facts = [f"{metric} {self.metric:.6f}"] if metric and self.metric is not None else []
-        if self.gain is not None:
+        facts = [f"{metric} {value_text(self.metric)}"] if metric and self.metric is not None else []
+        if self.gain is not None and self.standard_error is not None:
             rows = "" if self.rows is None else f" on {self.rows:,} rows"
-            facts.append(f"loss {-self.gain:+.4f} ± {self.standard_error:.4f}{rows}")
+            facts.append(f"loss {estimate_text(-self.gain, self.standard_error)}{rows}")
         facts.append(self.reason.rstrip("."))
         if self.kept and self.installed_part < 1:
             facts.append(f"{self.installed_part:.1%} of its change is installed")
@@ -140,7 +141,8 @@ class FitRecord:
         name = "" if kept is None else f"; kept: {kept.name}"
         epoch = f", epoch {self.best_epoch} of {last}" if self.best_epoch else ""
         call = "" if self.refresh is None else "refresh: "
-        return f"{call}{self.metric} {self.start:.6f} -> {self.best:.6f} on {rows} in {self.seconds:.1f} s{name}{epoch}"
+        values = f"{self.metric} {value_text(self.start)} -> {value_text(self.best)}"
+        return f"{call}{values} on {rows} in {self.seconds:.1f} s{name}{epoch}"
 
     @property
     def kept_epoch(self) -> int | None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from windtunnel.program.records.number_text import value_text
+
 
 @dataclass(frozen=True)
 class HardeningResult:
@@ -24,6 +26,6 @@ class HardeningResult:
         if self.before != self.before:
             return text
         return (
-            f"{self.metric} {self.before:.6f} before, {self.after:.6f} after; "
-            f"loss {self.loss_before:.6f} before, {self.loss_after:.6f} after; {text}"
+            f"{self.metric} {value_text(self.before)} before, {value_text(self.after)} after; "
+            f"loss {value_text(self.loss_before)} before, {value_text(self.loss_after)} after; {text}"
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from windtunnel.program.records.fit_record import AT_LIMIT, HARMS_OLD_ROWS, NEEDS_MORE_ROWS, FitRecord
+from windtunnel.program.records.number_text import value_text
 from windtunnel.program.records.refresh_details import LARGE, RefreshDetails
 
 DRIFTING = 8
@@ -20,7 +21,7 @@ def history_notes(record: FitRecord) -> list[str]:
     if any(candidate.name == "interactions" and candidate.epoch == 0 for candidate in record.candidates):
         notes.append(
             f"Epoch 0 includes the interactions, which need no training: so its {record.metric} is not the "
-            f"{record.start:.6f} before fit."
+            f"{value_text(record.start)} before fit."
         )
     if record.epoch_rule:
         notes.append(f"The best epoch has {record.epoch_rule}. Training ended {record.stopped}.")
@@ -72,8 +73,8 @@ def _refresh_advice(record: FitRecord, refresh: RefreshDetails) -> str:
     advice = []
     if record.changed:
         advice.append(
-            f"Next: measure {record.metric} on later rows. {record.best:.6f} is optimistic, as these rows chose the "
-            "attempt."
+            f"Next: measure {record.metric} on later rows. {value_text(record.best)} is optimistic, "
+            "as these rows chose the attempt."
         )
     elif any(candidate.reason == HARMS_OLD_ROWS for candidate in record.candidates):
         advice.append("Next: if what is predicted has changed, keep_old=False accepts a higher loss of old rows.")
@@ -99,8 +100,8 @@ def _advice(record: FitRecord) -> str:
                 more = f"max_steps={2 * (record.epochs[-1].step or 0)}"
             return f"Next: the last epoch is the best one, so longer training may help: {more}."
         return (
-            f"Next: measure {record.metric} on test rows. {record.best:.6f} is optimistic, as these rows chose the "
-            "candidate and the epoch."
+            f"Next: measure {record.metric} on test rows. {value_text(record.best)} is optimistic, "
+            "as these rows chose the candidate and the epoch."
         )
     if any(NEEDS_MORE_ROWS in candidate.reason for candidate in record.candidates):
         return (

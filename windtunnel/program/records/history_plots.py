@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from windtunnel.program.records.fit_record import CandidateResult, FitRecord
+from windtunnel.program.records.number_text import value_text
 
 BLUE, ORANGE, GREY = "#1f6fb4", "#d1731f", "#777777"
 
@@ -34,15 +35,15 @@ def _plot_epochs(record: FitRecord, losses: Any, metrics: Any) -> None:
     losses.plot(epochs, [row.val_loss for row in record.epochs], color=BLUE, label="validation", **by_epoch)
     losses.set_title("loss")
     losses.legend(frameon=False)
-    metrics.axhline(record.start, color=GREY, linestyle="--", label=f"before fit {record.start:.4f}")
+    metrics.axhline(record.start, color=GREY, linestyle="--", label=f"before fit {value_text(record.start)}")
     metrics.plot(epochs, [row.metric for row in record.epochs], color=BLUE, **by_epoch)
     metrics.set_title(f"{record.metric} on the {record.validated_on}")
     kept = record.kept
     name = "kept" if kept is None else f"kept: {kept.name}"
     if kept is not None and kept.epoch is None:
-        metrics.axhline(record.best, color=ORANGE, label=f"{name} {record.best:.4f}")
+        metrics.axhline(record.best, color=ORANGE, label=f"{name} {value_text(record.best)}")
     else:
-        star: dict[str, Any] = {"color": ORANGE, "markersize": 13, "label": f"{name} {record.best:.4f}"}
+        star: dict[str, Any] = {"color": ORANGE, "markersize": 13, "label": f"{name} {value_text(record.best)}"}
         metrics.plot(record.best_epoch, record.best, "*", **star)
     metrics.legend(frameon=False)
     for panel in (losses, metrics):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from windtunnel.errors import join_some
+from windtunnel.program.records.number_text import value_text
 from windtunnel.program.records.training_profile import ColumnDrift
 
 LARGE = 0.25
@@ -26,11 +27,12 @@ class ScoreChange:
     metric_after: float
 
     def text(self, metric: str) -> str:
-        """The change in a line, such as "auroc 0.8102 -> 0.8334, loss 0.4512 -> 0.4290 on 1,000 validation rows"."""
-        loss = f", loss {self.loss_before:.4f} -> {self.loss_after:.4f}"
+        """The change in a line, such as "auroc 0.810214 -> 0.833439, loss 0.451202 -> 0.429071 on 900 old rows"."""
+        loss = f", loss {value_text(self.loss_before)} -> {value_text(self.loss_after)}"
         if (self.metric_before, self.metric_after) == (self.loss_before, self.loss_after):
             loss = ""
-        return f"{metric} {self.metric_before:.4f} -> {self.metric_after:.4f}{loss} on {self.rows:,} {self.name}"
+        values = f"{metric} {value_text(self.metric_before)} -> {value_text(self.metric_after)}"
+        return f"{values}{loss} on {self.rows:,} {self.name}"
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import rankdata
 
+from windtunnel.program.records.number_text import estimate_text, value_text
+
 THRESHOLDS = tuple(round(0.5 + 0.05 * step, 2) for step in range(10)) + (0.97, 0.98, 0.99, 0.995, 0.999)
 """A coarse grid, so that the choice does not fit the noise of the validation rows."""
 NEVER = 2.0
@@ -67,8 +69,8 @@ class Threshold:
         return [
             f"predicted by the small model: {self.early:.1%} of the {self.rows} validation rows, from confidence "
             f"{self.confidence:g} on",
-            f"{self.metric} {self.value:.4f}, full model {self.full_value:.4f} (difference "
-            f"{self.value - self.full_value:+.4f} ± {self.standard_error:.4f}); with 95 % confidence, at most "
+            f"{self.metric} {value_text(self.value)}, full model {value_text(self.full_value)} (difference "
+            f"{estimate_text(self.value - self.full_value, self.standard_error)}); with 95 % confidence, at most "
             f"{self.allowed:g} is lost",
         ]
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytorch_lightning as pl
 
+from windtunnel.program.records.number_text import value_text
 from windtunnel.progress import DELAY, Phase, announce
 from windtunnel.trainers.loop.best_checkpoint import BestCheckpoint
 from windtunnel.trainers.loop.training_plan import TrainingPlan
@@ -37,9 +38,10 @@ class EpochProgress(pl.Callback):
         if self._phase is None or not self.best.epochs:
             return
         last, kept, name = self.best.epochs[-1], self.best.epochs[self.best.best_epoch], self.best.metric.name
-        text = f"epoch {last.epoch + 1} of at most {trainer.max_epochs}; {name} {last.metric:.4f} after {last.epoch}"
+        value = f"{name} {value_text(last.metric)}"
+        text = f"epoch {last.epoch + 1} of at most {trainer.max_epochs}; {value} after {last.epoch}"
         if kept is not last:
-            text += f", best {kept.metric:.4f} after {kept.epoch}"
+            text += f", best {value_text(kept.metric)} after {kept.epoch}"
         self._phase.advance(0, name=text)
 
     def on_train_batch_end(

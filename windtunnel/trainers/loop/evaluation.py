@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import torch
 from torch import Tensor
@@ -14,7 +15,10 @@ from windtunnel.encode import Batch
 from windtunnel.errors import BadInput
 from windtunnel.objectives.losses import Loss, loss_for
 from windtunnel.objectives.metrics import Metric
+from windtunnel.objectives.row_blocks import average_over_blocks, explain_failures
+from windtunnel.program.head import Head
 from windtunnel.program.program import Program
+from windtunnel.program.score_methods import score_rules
 from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.trainers.data.labelled_rows import Targets
 from windtunnel.trainers.processes import sum_processes
@@ -28,66 +32,88 @@ class Evaluation(NamedTuple):
     metric: float
 
 
-def evaluate(
-    metric: Metric,
-    loss: Loss,
-    score: Callable[..., Tensor],
-    loader: Any,
-    output: Callable[..., Tensor] | None = None,
-    *,
-    with_loss: bool = True,
-) -> Evaluation:
-    """The mean loss and the metric over the rows of a loader, and of all processes.
+@dataclass(frozen=True)
+class Evaluator:
+    """Evaluates models by a metric, and by the mean loss."""
 
-    ``score(*rows)`` gives raw scores ``[B, K]``, and ``output(*rows)`` the output of the source's method
-    ``metric.method``, if a program step computes it. The loader yields encoded ``(rows, target)`` or
-    ``(rows, target, weight)``. Without ``with_loss`` the loss is NaN and not computed: a custom one may be slow.
-    """
-    metric.reset()
-    total: Tensor | float = 0.0
-    count: Tensor | float = 0
-    with torch.no_grad():
-        for rows, *labels in loader:
-            targets = Targets(*labels)
-            if targets.weight is not None and not targets.weight.any():
-                continue  # no row counts, and a custom loss may be NaN
-            scores = score(*rows)
-            metric.update(scores, *targets, output=None if output is None else output(*rows))
-            if with_loss:
-                size = len(targets.target) if targets.weight is None else float(targets.weight.sum())
-                total, count = total + float(loss(scores, *targets)) * size, count + size
-    mean = math.nan
-    if with_loss:
-        total, count = sum_processes(total, count)
-        if not count:
-            raise BadInput("the weights of the validation rows are all 0; give at least one row a weight above 0")
-        mean = float(total / count)
-    value = mean if metric.name == "loss" else metric.compute()
-    metric.reset()
-    return Evaluation(mean, value)
+    metric: Metric
+    loss: Loss
 
+    @classmethod
+    def of_scores(cls, recipe: Recipe, head: Head, program: Program) -> Self:
+        """The metric and the loss of a recipe for the raw scores of a program with this head.
 
-def evaluate_scores(
-    metric: Metric, loss: Loss, scores: Tensor, targets: Targets, *, with_loss: bool = True
-) -> Evaluation:
-    """The mean loss and the metric of raw scores ``[N, K]``; see ``evaluate``."""
-    return evaluate(metric, loss, lambda scores: scores, [((scores,), *targets)], with_loss=with_loss)
+        The metric has a ``method`` if it does not follow from them.
+        """
+        metric = recipe.metric_of(head, program.method_steps, score_rules(program))
+        return cls(metric, explain_failures(loss_for(recipe.loss, head)))
 
+    @classmethod
+    def of_translation(cls, recipe: Recipe, net: TranslatedPipeline) -> Self:
+        """The metric and the loss of a recipe for the methods of a translation."""
+        return cls(recipe.metric_for(net), loss_for(recipe.loss, net.head))
 
-def metric_of_scores(metric: Metric, loss: Loss, scores: Tensor, targets: Targets) -> float:
-    """The metric alone; the loss is computed only if it is the metric."""
-    return evaluate_scores(metric, loss, scores, targets, with_loss=metric.name == "loss").metric
+    @property
+    def averaged_loss(self) -> Loss:
+        """The loss for all validation rows at once; see ``average_over_blocks``."""
+        return average_over_blocks(self.loss)
+
+    def evaluate(
+        self,
+        score: Callable[..., Tensor],
+        loader: Any,
+        output: Callable[..., Tensor] | None = None,
+        *,
+        with_loss: bool = True,
+    ) -> Evaluation:
+        """The mean loss and the metric over the rows of a loader, and of all processes.
+
+        ``score(*rows)`` gives raw scores ``[B, K]``, and ``output(*rows)`` the output of the source's method
+        ``metric.method``, if a program step computes it. The loader yields encoded ``(rows, target)`` or
+        ``(rows, target, weight)``. Without ``with_loss`` the loss is NaN and not computed: a custom one may be slow.
+        """
+        self.metric.reset()
+        total: Tensor | float = 0.0
+        count: Tensor | float = 0
+        with torch.no_grad():
+            for rows, *labels in loader:
+                targets = Targets(*labels)
+                if targets.weight is not None and not targets.weight.any():
+                    continue  # no row counts, and a custom loss may be NaN
+                scores = score(*rows)
+                self.metric.update(scores, *targets, output=None if output is None else output(*rows))
+                if with_loss:
+                    size = len(targets.target) if targets.weight is None else float(targets.weight.sum())
+                    total, count = total + float(self.loss(scores, *targets)) * size, count + size
+        mean = math.nan
+        if with_loss:
+            total, count = sum_processes(total, count)
+            if not count:
+                raise BadInput("the weights of the validation rows are all 0; give at least one row a weight above 0")
+            mean = float(total / count)
+        value = mean if self.metric.name == "loss" else self.metric.compute()
+        self.metric.reset()
+        return Evaluation(mean, value)
+
+    def evaluate_scores(self, scores: Tensor, targets: Targets, *, with_loss: bool = True) -> Evaluation:
+        """The mean loss, and the metric, of raw scores ``[N, K]``."""
+        averaged = replace(self, loss=self.averaged_loss)
+        return averaged.evaluate(lambda scores: scores, [((scores,), *targets)], with_loss=with_loss)
+
+    def metric_of_scores(self, scores: Tensor, targets: Targets) -> float:
+        """The metric alone; the loss is computed only if it is the metric."""
+        return self.evaluate_scores(scores, targets, with_loss=self.metric.name == "loss").metric
 
 
 def evaluate_program(net: TranslatedPipeline, program: Program, recipe: Recipe, loader: Any) -> Evaluation:
     """The mean loss and the metric of a program in the place of that of a translation."""
-    metric = recipe.metric_for(net)
+    evaluator = Evaluator.of_translation(recipe, net)
 
     def output(method: str, numbers: Tensor, ids: Tensor) -> Tensor:
         return net.run_in_slices(partial(program.output, method), Batch(numbers, ids))
 
-    of_method = None if metric.method is None else partial(output, metric.method)
-    return evaluate(metric, loss_for(recipe.loss, net.head), partial(output, "scores"), loader, of_method)
+    method = evaluator.metric.method
+    return evaluator.evaluate(partial(output, "scores"), loader, None if method is None else partial(output, method))
 
 
 def check_initial_value(name: str, value: float) -> None:

@@ -13,18 +13,16 @@ import torch
 from torch import Tensor
 
 from windtunnel.compiler.strategies import convert_trees, use_fastest_forms
-from windtunnel.objectives.losses import Loss, loss_for
-from windtunnel.objectives.metrics import Metric
 from windtunnel.program.records.fit_details import TermSummary
 from windtunnel.program.records.fit_record import HARMS_OLD_ROWS
 from windtunnel.program.records.history import CandidateResult, History
 from windtunnel.program.records.refresh_details import RefreshDetails, ScoreChange
 from windtunnel.program.records.training_profile import TrainingProfile
-from windtunnel.program.score_methods import score_rules
 from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.progress import Phase
 from windtunnel.trainers.data.labelled_rows import Targets
-from windtunnel.trainers.loop.evaluation import Evaluation, evaluate_scores
+from windtunnel.trainers.loop.evaluation import Evaluation, Evaluator
+from windtunnel.trainers.recipe import Recipe
 from windtunnel.trainers.refresh.movable_values import MovableValues, MovedValues
 from windtunnel.trainers.refresh.refresh_rows import RefreshData, read_input
 from windtunnel.trainers.refresh.residual_columns import add_new_categories, extend_residual
@@ -49,17 +47,16 @@ class RefreshScoring:
     """Losses and metrics of scores ``[N, K]`` of the rows of a refresh."""
 
     data: RefreshData
-    metric: Metric
-    loss: Loss
+    evaluator: Evaluator
 
     def evaluate(self, scores: Tensor, rows: Tensor) -> Evaluation:
         """Loss and metric of some rows."""
-        return evaluate_scores(self.metric, self.loss, scores[rows], self._targets(rows))
+        return self.evaluator.evaluate_scores(scores[rows], self._targets(rows))
 
     def compare(self, before: Tensor, after: Tensor, rows: Tensor) -> SignificanceTest:
         """Test on some rows whether the loss of ``after`` is lower."""
         shuffled = split_rows(self.data.take(rows), seed=0).shuffled
-        return compare_losses(self.loss, shuffled, before[rows], after[rows], self._targets(rows))
+        return compare_losses(self.evaluator.loss, shuffled, before[rows], after[rows], self._targets(rows))
 
     def _targets(self, rows: Tensor) -> Targets:
         """The targets of some rows, with weights in float64, as the scores are."""
@@ -106,9 +103,8 @@ def update(
     data = RefreshData.of(trial, parts["new"], parts["valid"], parts["replay"], seed)
     extend_residual(trial, data.rows.numbers[data.new], _unit(trial, data))
     values = MovableValues.of(trial, data.rows)
-    scoring = RefreshScoring(
-        data, Metric(None, trial.head, rules=score_rules(trial.program)), loss_for(None, trial.head)
-    )
+    scoring = RefreshScoring(data, Evaluator.of_scores(Recipe(), trial.head, trial.program))
+    metric, loss = scoring.evaluator.metric, scoring.evaluator.loss
 
     before = scoring.result("translation", values.scores)
     replays = (False, True) if data.old.any() else (False,)
@@ -127,19 +123,19 @@ def update(
         tested = deepcopy(trial)
         values.install(tested, kept.moved)
         rows = data.take(data.tested)
-        terms = summarise_terms(tested, data.take(data.new), rows, scoring.loss)
+        terms = summarise_terms(tested, data.take(data.new), rows, loss)
         calibrated = calibration(reliability(trial, rows), tested, rows)
         moved = kept.moved
         if inputs["valid"] is None:
-            last = values.fit(data.target, _weights(data, replays=kept.replays, tested=True), scoring.loss, kept.anchor)
+            last = values.fit(data.target, _weights(data, replays=kept.replays, tested=True), loss, kept.anchor)
             moved = moved if keep_old and scoring.harms_old_rows(values.scores, last.scores) else last
         values.install(trial, moved)
         _install(net, trial)
         net.record(profile=net.profile or TrainingProfile.of(trial.encoder, trial.hosts, data.take(data.all_new).rows))
     return History(
         epochs=[],
-        metric=scoring.metric.name,
-        greater_is_better=scoring.metric.greater_is_better,
+        metric=metric.name,
+        greater_is_better=metric.greater_is_better,
         start=float(before.metric or 0.0),
         start_loss=before.loss,
         best=float(best.metric or 0.0),
@@ -159,7 +155,7 @@ def _attempt(
 ) -> Attempt:
     """Fit the values, and test them on the rows that are not fitted."""
     data = scoring.data
-    moved = values.fit(data.target, _weights(data, replays=replays), scoring.loss, anchor)
+    moved = values.fit(data.target, _weights(data, replays=replays), scoring.evaluator.loss, anchor)
     test = scoring.compare(values.scores, moved.scores, data.tested)
     reason = "" if test.significant else "the loss is not lower by more than one standard error"
     if not reason and keep_old and scoring.harms_old_rows(values.scores, moved.scores):

@@ -11,11 +11,12 @@ from torch import Tensor
 from windtunnel.encode import Batch
 from windtunnel.modules.base import Module
 from windtunnel.objectives.metrics import Metric
-from windtunnel.objectives.row_blocks import average_over_blocks
 from windtunnel.program.records.history import CandidateResult
+from windtunnel.program.records.number_text import estimate_text, value_text
 from windtunnel.program.translated import TranslatedPipeline
+from windtunnel.program.translation_state import TranslationState
 from windtunnel.trainers.loop.data_module import DataModule
-from windtunnel.trainers.loop.evaluation import Evaluation, evaluate, evaluate_program, evaluate_scores
+from windtunnel.trainers.loop.evaluation import Evaluation, evaluate_program
 from windtunnel.trainers.recipe import Recipe
 from windtunnel.trainers.residual.boosted.fit_boosted import BoostedResidual
 from windtunnel.trainers.residual.init_scores import InitScorer
@@ -44,8 +45,8 @@ class Candidate:
     # Test on the validation rows, against the pipeline that it extends, or the source pipeline for joint training.
     test: SignificanceTest | None = None
     rejected: str = ""  # why it cannot be selected; empty where it can
-    pipeline: PipelineState | None = None  # None leaves the program as it is
-    restores_program: bool = False  # whether its program is that before the fit, which the fit has replaced
+    # What to install before the residual models; None if it is rejected, as there is nothing to install.
+    pipeline: PipelineState | TranslationState | None = None
     residual: InstallableResidual | None = None
     boosted: BoostedResidual | None = None
     installed_part: float = 1.0  # the factor with which the residual models' change of the scores is installed
@@ -102,7 +103,7 @@ def candidate_results(candidates: Sequence[Candidate], best: Candidate, metric: 
 
 
 def _reason(candidate: Candidate, candidates: Sequence[Candidate], best: Candidate, metric: Metric) -> str:
-    before = f" before shrinkage ({value_of(best):.6f})"
+    before = f" before shrinkage ({value_text(value_of(best))})"
     if candidate is best:
         excluded_better = any(metric.better(value_of(each), value_of(best)) for each in candidates)
         reason = f"best {metric.name}" + " of those not rejected or replaced" * excluded_better
@@ -138,12 +139,11 @@ def residual_candidates(
     recipe: Recipe,
 ) -> list[Candidate]:
     """Candidates, simplest first: translation, source pipeline, tree-block weights, interactions, residual model."""
-    metric = trained.residual.metric(recipe)
     of_model = [
-        _interactions_candidate(setup, metric),
-        _residual_candidate(setup.validation_halves, trained, metric, recipe),
+        _interactions_candidate(setup),
+        _residual_candidate(setup.validation_halves, trained, recipe),
     ]
-    return _pipeline_candidates(net, data, setup, recipe, metric) + [
+    return _pipeline_candidates(net, data, setup, recipe) + [
         replace(candidate, pipeline=setup.pipeline, installed_part=part_to_install(candidate.test, recipe))
         for candidate in of_model
         if candidate is not None
@@ -158,28 +158,28 @@ def part_to_install(test: SignificanceTest | None, recipe: Recipe) -> float:
 
 
 def _pipeline_candidates(
-    net: TranslatedPipeline, data: DataModule, setup: ResidualSetup, recipe: Recipe, metric: Metric
+    net: TranslatedPipeline, data: DataModule, setup: ResidualSetup, recipe: Recipe
 ) -> list[Candidate]:
     """The candidates without a residual model."""
-    source, weighted, loss = PipelineState.source(net), setup.weighted, setup.validation_halves.loss
+    source, weighted = PipelineState.source(net), setup.weighted
     base = setup.pipeline.program
 
     def candidate(name: str, modules: Mapping[int, Module]) -> Candidate:
         """The program with these modules in place of its own, evaluated."""
         if modules == setup.pipeline.modules:
-            val_loss, value = evaluate(metric, loss, setup.initial.init_scores, setup.valid)
+            val_loss, value = setup.evaluator.evaluate(setup.initial.init_scores, setup.valid)
             epoch = None if len(setup.initial.model.interactions) else 0
         else:
             scorer = InitScorer(net, base.with_modules(modules).eval())
-            val_loss, value = evaluate(metric, loss, scorer.scores, data.valid)
+            val_loss, value = setup.evaluator.evaluate(scorer.scores, data.valid)
             epoch = None
-        if base is not net.program and metric.name != "loss":
+        if base is not net.program and setup.evaluator.metric.name != "loss":
             # Outputs of the source: clipping of probabilities alone lowers the log loss, and labels may differ.
             program = net.program.with_modules(modules).eval()
             value = evaluate_program(net, program, recipe, data.valid).metric
         return Candidate(name, value, val_loss, epoch)
 
-    candidates = [candidate("translation", {})]
+    candidates = [replace(candidate("translation", {}), pipeline=net.state())]
     if source.modules:
         candidates.append(replace(candidate("source pipeline", source.modules), pipeline=source))
     if weighted is not None:
@@ -189,17 +189,17 @@ def _pipeline_candidates(
     return candidates
 
 
-def _interactions_candidate(setup: ResidualSetup, metric: Metric) -> Candidate | None:
+def _interactions_candidate(setup: ResidualSetup) -> Candidate | None:
     """The interactions alone, where any were selected."""
     initial, halves = setup.initial, setup.validation_halves
     if halves.interaction_test is None:
         return None
     if not halves.interaction_test.significant:
         test, scores = halves.interaction_test, halves.pipeline_scores + halves.interaction_scores
-        val_loss, value = evaluate_scores(metric, average_over_blocks(halves.loss), scores, halves.rows.targets)
+        val_loss, value = setup.evaluator.evaluate_scores(scores, halves.rows.targets)
         return Candidate("interactions", value, val_loss, test=test, rejected=test.reason)
-    test = halves.compare(metric, halves.pipeline_scores, halves.scores_with_interactions)
-    val_loss, value = evaluate(metric, halves.loss, initial.init_scores, initial.validation_batches(setup.valid))
+    test = halves.compare(halves.pipeline_scores, halves.scores_with_interactions)
+    val_loss, value = setup.evaluator.evaluate(initial.init_scores, initial.validation_batches(setup.valid))
     return Candidate(
         "interactions",
         value,
@@ -212,9 +212,7 @@ def _interactions_candidate(setup: ResidualSetup, metric: Metric) -> Candidate |
     )
 
 
-def _residual_candidate(
-    halves: ValidationHalves, trained: TrainedResidual, metric: Metric, recipe: Recipe
-) -> Candidate:
+def _residual_candidate(halves: ValidationHalves, trained: TrainedResidual, recipe: Recipe) -> Candidate:
     """The whole residual model, with the columns of the best epoch.
 
     It is rejected where the test rows show no gain, of the whole model or of its columns. A gain need not exceed its
@@ -223,14 +221,14 @@ def _residual_candidate(
     training = trained.training
     if not training.best_epoch:
         change = "lowers the loss of epoch 0 and improves" if recipe.epoch_by_loss else "improves"
-        reason = f"no epoch {change} {metric.name}" if trained.residual.reads_columns else NO_COLUMN
+        reason = f"no epoch {change} {halves.evaluator.metric.name}" if trained.residual.reads_columns else NO_COLUMN
         return Candidate("residual model", None, rejected=reason)
     other_half_scores = halves.scores_with_interactions + trained.scores
-    test = halves.compare(metric, halves.pipeline_scores, other_half_scores)
-    columns = halves.compare(metric, halves.scores_with_interactions, other_half_scores)
+    test = halves.compare(halves.pipeline_scores, other_half_scores)
+    columns = halves.compare(halves.scores_with_interactions, other_half_scores)
     rejected = _why_rejected(test, trained)
     if not rejected and (reason := _why_rejected(columns, trained)):
-        rejected = f"its columns alone: loss {-columns.gain:+.4f} ± {columns.standard_error:.4f}; {reason}"
+        rejected = f"its columns alone: loss {estimate_text(-columns.gain, columns.standard_error)}; {reason}"
     return Candidate(
         "residual model",
         training.best_metric,

@@ -22,6 +22,7 @@ from windtunnel.program.records.origin import Origin
 from windtunnel.program.residual_base import STEP_NAME
 from windtunnel.program.translate_options import SofteningPlan
 from windtunnel.program.translated import TranslatedPipeline
+from windtunnel.program.translation_state import TranslationState
 from windtunnel.trainers.residual.boosted.fit_boosted import BoostedResidual
 from windtunnel.trainers.residual.init_scores import ResidualInputs
 from windtunnel.trainers.residual.residual_stages import InstallableResidual
@@ -51,8 +52,11 @@ class PipelineState:
         return self.program.with_modules(self.modules).eval()
 
 
-def install_pipeline(net: TranslatedPipeline, pipeline: PipelineState) -> None:
-    """Give a translation this pipeline, without anything to train."""
+def install_pipeline(net: TranslatedPipeline, pipeline: PipelineState | TranslationState) -> None:
+    """Give a translation this pipeline, without anything to train, or a state that it had."""
+    if isinstance(pipeline, TranslationState):
+        net.restore(pipeline)
+        return
     net.replace_program(pipeline.program, origins=_origins(net, pipeline.program), head=pipeline.head)
     net.replace_modules(pipeline.modules)
     if pipeline.modules:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
@@ -10,12 +9,10 @@ from torch import Tensor
 
 from windtunnel.modules.linear.residual_model import ResidualModel
 from windtunnel.objectives.losses import Loss
-from windtunnel.objectives.row_blocks import average_over_blocks
 from windtunnel.program.head import Head
-from windtunnel.program.residual_base import ResidualBase
-from windtunnel.program.score_methods import ScoreRule, score_rules
 from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.trainers.data.labelled_rows import LabelledRows, Targets
+from windtunnel.trainers.loop.evaluation import Evaluator
 from windtunnel.trainers.recipe import LARGEST_BATCH
 from windtunnel.trainers.residual.column_coder import ColumnCoder
 from windtunnel.trainers.residual.init_scores import split_scores
@@ -67,12 +64,12 @@ def fit_interactions(
         for each, (_, tested) in zip(of_halves, split.tested_on(), strict=True):
             interaction_scores[tested] = each.scores(rows.valid.codes[tested]) * rows.unit
         after = init_scores + interaction_scores
-        test = compare_losses(rows.loss, split.shuffled, init_scores, after, rows.scored_valid.targets)
+        test = compare_losses(rows.evaluator.loss, split.shuffled, init_scores, after, rows.scored_valid.targets)
     if test is None or not test.significant:
         selected, *of_halves = (each.columns_alone() for each in (selected, *of_halves))
     residual = rows.residual_of(selected, rank, generator)
     residuals = [rows.residual_of(half, rank, generator) if half.columns else None for half in of_halves]
-    return residual, ValidationHalves(valid, split, residuals, rows.loss, interaction_scores, test)
+    return residual, ValidationHalves(valid, split, residuals, rows.evaluator, interaction_scores, test)
 
 
 @dataclass(frozen=True)
@@ -80,10 +77,8 @@ class RowsWithResiduals:
     """Training and validation rows as codes and residuals, on which interactions are selected and fitted."""
 
     coder: ColumnCoder  # codes of all columns, also of those that a residual model does not read
-    # head, rules: of the pipeline with the residual model
-    head: Head
-    rules: Mapping[str, ScoreRule]
-    loss: Loss
+    head: Head  # of the pipeline with the residual model
+    evaluator: Evaluator
     unit: Tensor  # ``[K]``, raw scores per unit of the residual model
     gradient: Tensor  # ``[K]``, root mean square of the training rows' gradients, by which residuals are divided
     train: Residuals
@@ -95,22 +90,22 @@ class RowsWithResiduals:
     def of(
         cls,
         net: TranslatedPipeline,
-        base: ResidualBase,
+        head: Head,
         train: LabelledRows,
         valid: LabelledRows,
-        loss: Loss,
+        evaluator: Evaluator,
         generator: torch.Generator,
     ) -> RowsWithResiduals:
-        """Compute the residuals of rows with init scores, those of ``base``; training rows have none of weight 0."""
-        head, outputs = base.head, train.rows.numbers.shape[1] - len(net.encoder.numbers)
+        """Compute the residuals of rows with init scores, by the loss; training rows have none of weight 0."""
+        outputs = train.rows.numbers.shape[1] - len(net.encoder.numbers)
         rows, scores = split_scores(train.rows, outputs)
         coder, unit = ColumnCoder.of(net, rows), _unit(head, scores, train.targets.target)
-        of_train, of_valid = (_residuals(coder, loss, unit, each) for each in (train, valid))
+        of_train, of_valid = (_residuals(coder, evaluator.loss, unit, each) for each in (train, valid))
         gradient = of_train.values.square().mean(dim=0).sqrt().clamp_min(torch.finfo(unit.dtype).tiny)
         of_train, of_valid = (Residuals(each.codes, each.values / gradient) for each in (of_train, of_valid))
         sample = of_train.sample(MAX_ROWS, generator)
         scored = valid.with_rows(split_scores(valid.rows, outputs)[1])
-        return cls(coder, head, score_rules(base.program), loss, unit, gradient, of_train, sample, of_valid, scored)
+        return cls(coder, head, evaluator, unit, gradient, of_train, sample, of_valid, scored)
 
     def select(self, index: Tensor) -> FittedInteractions:
         """Columns and interactions, selected and weighed on the validation rows at these indices."""
@@ -118,7 +113,7 @@ class RowsWithResiduals:
         tables = [fitted.table for fitted in fit_in_sequence(self.train, selected.interactions)]
         codes, scored = self.valid.codes[index], self.scored_valid.take(index)
         values = [table[each.cells(codes)] for each, table in zip(selected.interactions, tables, strict=True)]
-        weights = _weights(values, self.unit, self.loss, scored)
+        weights = _weights(values, self.unit, self.evaluator.averaged_loss, scored)
         return FittedInteractions(selected.columns, selected.interactions, tables, weights)
 
     def residual_of(self, selected: FittedInteractions, rank: int, generator: torch.Generator) -> ResidualForTraining:
@@ -130,7 +125,7 @@ class RowsWithResiduals:
         if selected.interactions:
             offset = _set_interactions(model, selected, self.train)
         gradient = float(self.gradient.square().mean().sqrt())
-        return ResidualForTraining(ResidualOnInitScores(model), inputs, self.head, self.rules, gradient, offset)
+        return ResidualForTraining(ResidualOnInitScores(model), inputs, self.head, self.evaluator, gradient, offset)
 
 
 def _residuals(coder: ColumnCoder, loss: Loss, unit: Tensor, labelled: LabelledRows) -> Residuals:
@@ -144,7 +139,7 @@ def _weights(values: list[Tensor], unit: Tensor, loss: Loss, scored: LabelledRow
     if not values:
         return unit.new_zeros(0)
     parts = torch.stack(values, dim=2) * unit.unsqueeze(1)
-    return summand_weights(average_over_blocks(loss), unit, scored.rows, parts, scored.targets)
+    return summand_weights(loss, unit, scored.rows, parts, scored.targets)
 
 
 def _set_interactions(model: ResidualModel, selected: FittedInteractions, train: Residuals) -> Tensor:

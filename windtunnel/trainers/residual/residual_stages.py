@@ -10,7 +10,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import dataclass, replace
 
@@ -18,12 +17,10 @@ from torch import Tensor, nn
 
 from windtunnel.encode import Batch
 from windtunnel.modules.linear.residual_model import ResidualModel
-from windtunnel.objectives.metrics import Metric
 from windtunnel.program.head import Head
-from windtunnel.program.score_methods import ScoreRule
 from windtunnel.trainers.data.encoded_loader import EncodedLoader
+from windtunnel.trainers.loop.evaluation import Evaluator
 from windtunnel.trainers.loop.trained_net import TrainedNet
-from windtunnel.trainers.recipe import Recipe
 from windtunnel.trainers.residual.init_scores import (
     ResidualInputs,
     add_offset,
@@ -84,9 +81,8 @@ class ResidualForTraining:
 
     module: ResidualOnInitScores
     inputs: ResidualInputs  # the columns that the residual model reads
-    # head, rules: of the pipeline with the residual model
-    head: Head
-    rules: Mapping[str, ScoreRule]
+    head: Head  # of the pipeline with the residual model
+    evaluator: Evaluator
     gradient: float  # root mean square of the loss's gradient by the scores; 0 where the scores are perfect
     # ``[N, K]``, scores of the interactions for each training row with a weight above 0, fitted without that row
     offset: Tensor
@@ -96,14 +92,11 @@ class ResidualForTraining:
         """The residual model itself."""
         return self.module.residual
 
-    def metric(self, recipe: Recipe) -> Metric:
-        """The metric of the validation."""
-        return recipe.metric_of(self.head, rules=self.rules)
-
-    def trained_net(self, recipe: Recipe) -> TrainedNet:
+    @property
+    def trained_net(self) -> TrainedNet:
         """Its module, as Lightning trains it."""
         scale = self.gradient / USUAL_GRADIENT or 1.0
-        return TrainedNet(self.module, self.head, self.metric(recipe), gradient_scale=scale)
+        return TrainedNet(self.module, self.head, self.evaluator.metric, gradient_scale=scale)
 
     def copy(self) -> ResidualForTraining:
         """One with weights of its own, to train."""

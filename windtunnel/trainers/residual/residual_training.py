@@ -9,12 +9,11 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from windtunnel.objectives.losses import CustomLoss, Loss
+from windtunnel.objectives.losses import CustomLoss
 from windtunnel.progress import Phase, show_progress
 from windtunnel.trainers.data.encoded_rows import EncodedRows
 from windtunnel.trainers.loop.checkpoints import CheckpointOptions
 from windtunnel.trainers.loop.data_module import Loaders
-from windtunnel.trainers.loop.evaluation import evaluate
 from windtunnel.trainers.loop.trainer_options import TrainerOptions
 from windtunnel.trainers.loop.training import TrainingResult, train
 from windtunnel.trainers.processes import world
@@ -50,15 +49,15 @@ def train_residual(
     """
     residual = setup.initial.copy()
     if not residual.reads_columns:
-        began, metric = time.perf_counter(), residual.metric(recipe)
-        initial = evaluate(metric, setup.validation_halves.loss, residual.init_scores, setup.valid)
-        training = TrainingResult.without_training(metric.name, initial, began, NO_COLUMN)
+        began = time.perf_counter()
+        initial = setup.evaluator.evaluate(residual.init_scores, setup.valid)
+        training = TrainingResult.without_training(setup.evaluator.metric.name, initial, began, NO_COLUMN)
         return TrainedResidual(residual, training, torch.zeros_like(setup.validation_halves.interaction_scores))
-    training = train(residual.trained_net(recipe), setup.training_loaders(), recipe, lightning, checkpoints)
+    training = train(residual.trained_net, setup.training_loaders(), recipe, lightning, checkpoints)
     if training.error is None and not training.best_epoch:
         return TrainedResidual(residual, training, torch.zeros_like(setup.validation_halves.interaction_scores))
     several_processes = lightning.trainer is not None and world() > 1
-    needs_own_batches = setup.train.rows is None and isinstance(setup.validation_halves.loss, CustomLoss)
+    needs_own_batches = setup.train.rows is None and isinstance(setup.evaluator.loss, CustomLoss)
     if training.error is None and not several_processes and not needs_own_batches:
         if lightning.trainer is not None:
             epochs, clip = len(training.epochs) - 1, lightning.trainer.gradient_clip_val
@@ -91,7 +90,7 @@ def _other_half_scores(
                 residual, of_half = initial.copy(), halves.rows.take(halves.split.subsets[half])
                 valid = residual.validation_batches(EncodedRows(of_half.rows, *of_half.targets).in_order())
                 loaders = Loaders(residual.training_batches(training, mask), valid)
-                result = _train_where_defined(residual, loaders, halves.loss, recipe, lightning)
+                result = _train_where_defined(residual, loaders, recipe, lightning)
                 if result is not None and result.error is not None:
                     notes = getattr(result.error, "__notes__", [])[:-1]  # the last one is about this model
                     result.error.__notes__ = [*notes, UNTESTED]
@@ -103,13 +102,13 @@ def _other_half_scores(
 
 
 def _train_where_defined(
-    residual: ResidualForTraining, loaders: Loaders, loss: Loss, recipe: Recipe, lightning: TrainerOptions
+    residual: ResidualForTraining, loaders: Loaders, recipe: Recipe, lightning: TrainerOptions
 ) -> TrainingResult | None:
     """Train a model; None if the metric or the loss of its validation rows is not finite."""
-    evaluation = evaluate(residual.metric(recipe), loss, residual.module, loaders.valid)
+    evaluation = residual.evaluator.evaluate(residual.module, loaders.valid)
     if not all(map(math.isfinite, evaluation)):
         return None
-    return train(residual.trained_net(recipe), loaders, recipe, lightning, CheckpointOptions())
+    return train(residual.trained_net, loaders, recipe, lightning, CheckpointOptions())
 
 
 def _column_scores(residual: ResidualForTraining, setup: ResidualSetup, index: Tensor | slice) -> Tensor:

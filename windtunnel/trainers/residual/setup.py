@@ -9,14 +9,12 @@ from torch import Tensor
 
 from windtunnel.encode import Batch
 from windtunnel.modules.outputs.links import PROBABILITIES
-from windtunnel.objectives.losses import loss_for
-from windtunnel.objectives.row_blocks import explain_failures
 from windtunnel.program.residual_base import ResidualBase
-from windtunnel.program.score_methods import score_rules
 from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.trainers.data.encoded_loader import EncodedLoader
 from windtunnel.trainers.data.labelled_rows import LabelledRows
 from windtunnel.trainers.loop.data_module import DataModule, Loaders
+from windtunnel.trainers.loop.evaluation import Evaluator
 from windtunnel.trainers.recipe import Recipe
 from windtunnel.trainers.residual.column_coder import ColumnCoder
 from windtunnel.trainers.residual.init_scores import InitScorer, split_scores
@@ -43,6 +41,11 @@ class ResidualSetup:
     valid: EncodedLoader
     train_rows: LabelledRows  # training rows with init scores, without those of weight 0: all, or a sample of a stream
     mask: Tensor | None  # bool ``[N]``, training rows with a weight above 0; None if all have one
+
+    @property
+    def evaluator(self) -> Evaluator:
+        """Evaluates scores of the pipeline, with and without a residual model."""
+        return self.initial.evaluator
 
     def split_scores(self, rows: Batch) -> tuple[Batch, Tensor]:
         """Rows without init scores, and these ``[N, K]``."""
@@ -84,13 +87,12 @@ def prepare_residual(net: TranslatedPipeline, data: DataModule, recipe: Recipe) 
     if data.validates_on_training_rows:
         return NoResidual("without validation rows no residual model can be tested")
     generator = torch.Generator().manual_seed(recipe.seed)
-    loss = explain_failures(loss_for(recipe.loss, base.head))
     validation = LabelledRows.of(data.valid.collect(MAX_ROWS))
     split = split_rows(validation, recipe.seed)
     if not all(map(len, split.halves)):
         return NoResidual("a residual model needs two validation rows")
-    metric = recipe.metric_of(base.head, rules=score_rules(base.program))
-    weighted = weighted_trees(net, base.program, validation, split, loss, metric, generator)
+    evaluator = Evaluator.of_scores(recipe, base.head, base.program)
+    weighted = weighted_trees(net, base.program, validation, split, evaluator, generator)
     modules = dict(net.exact_modules)
     if weighted is not None and weighted.test.significant:
         modules[weighted.position] = weighted.trees
@@ -99,7 +101,7 @@ def prepare_residual(net: TranslatedPipeline, data: DataModule, recipe: Recipe) 
     train, valid = scorer.add_to(data.train), scorer.add_to(data.valid)
     scored = validation.with_rows(scorer.add_init_scores(validation.rows) if valid.rows is None else valid.rows)
     counted, mask = LabelledRows.of(train.collect(MAX_ROWS)).with_weight()
-    with_residuals = RowsWithResiduals.of(net, base, counted, scored, loss, generator)
+    with_residuals = RowsWithResiduals.of(net, base.head, counted, scored, evaluator, generator)
     initial, validation_halves = fit_interactions(with_residuals, scored, split, recipe.residual_rank, generator)
     return ResidualSetup(
         initial=initial,

@@ -15,8 +15,9 @@ from windtunnel.objectives.losses import Loss
 from windtunnel.objectives.metrics import RANKING_METRICS, Metric
 from windtunnel.objectives.row_blocks import balanced_order
 from windtunnel.program.records.fit_record import NEEDS_MORE_ROWS
+from windtunnel.program.records.number_text import estimate_text
 from windtunnel.trainers.data.labelled_rows import LabelledRows, Targets
-from windtunnel.trainers.loop.evaluation import metric_of_scores
+from windtunnel.trainers.loop.evaluation import Evaluator
 from windtunnel.trainers.residual.validation_rows import SplitRows
 
 GROUPS = 100
@@ -68,22 +69,22 @@ class SignificanceTest:
 
 
 def compare_scores(
-    metric: Metric, loss: Loss, split: SplitRows, before: Tensor, after: Tensor, targets: Targets
+    evaluator: Evaluator, split: SplitRows, before: Tensor, after: Tensor, targets: Targets
 ) -> SignificanceTest:
     """Test whether scores lower the loss, and do not worsen the metric by more than its standard error.
 
     ``after`` has for each half the scores of the model of the other half, where models were fitted on validation rows;
     joint training passes the scores of one model.
     """
-    test = compare_losses(loss, split.shuffled, before, after, targets)
+    metric, test = evaluator.metric, compare_losses(evaluator.loss, split.shuffled, before, after, targets)
     if not test.gain > 0:
         return test
     groups = _metric_groups(metric, split.shuffled_halves, targets.target)
-    old, new = (_metric_of_groups(metric, loss, groups, scores, targets) for scores in (before, after))
+    old, new = (_metric_of_groups(evaluator, groups, scores, targets) for scores in (before, after))
     change, error = float((new - old).mean()), float((new - old).std() / max(len(groups) - 1, 1) ** 0.5)
     if abs(change) <= error or not metric.better(float(old.mean()), float(new.mean())):
         return test
-    reason = f"the loss is lower on these rows, but {metric.name} changes by {change:+.4f} ± {error:.4f}"
+    reason = f"the loss is lower on these rows, but {metric.name} changes by {estimate_text(change, error)}"
     return replace(test, significant=False, reason=reason, worsens_metric=True)
 
 
@@ -103,9 +104,9 @@ def _metric_groups(metric: Metric, halves: Sequence[Tensor], target: Tensor) -> 
 
 
 def _metric_of_groups(
-    metric: Metric, loss: Loss, groups: Sequence[Tensor], scores: Tensor, targets: Targets
+    evaluator: Evaluator, groups: Sequence[Tensor], scores: Tensor, targets: Targets
 ) -> NDArray[np.float64]:
-    return np.array([metric_of_scores(metric, loss, scores[rows], targets.take(rows)) for rows in groups])
+    return np.array([evaluator.metric_of_scores(scores[rows], targets.take(rows)) for rows in groups])
 
 
 def compare_losses(loss: Loss, shuffled: Tensor, before: Tensor, after: Tensor, targets: Targets) -> SignificanceTest:

@@ -17,12 +17,11 @@ from windtunnel.compiler.strategies import fastest
 from windtunnel.modules.trees.ensemble import TreeEnsemble
 from windtunnel.modules.trees.hard import HardTrees
 from windtunnel.objectives.losses import Loss
-from windtunnel.objectives.metrics import Metric
-from windtunnel.objectives.row_blocks import average_over_blocks
 from windtunnel.program.program import Program
+from windtunnel.program.records.number_text import value_text
 from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.trainers.data.labelled_rows import LabelledRows, Targets
-from windtunnel.trainers.loop.evaluation import metric_of_scores
+from windtunnel.trainers.loop.evaluation import Evaluator
 from windtunnel.trainers.residual.significance import SignificanceTest, compare_scores
 from windtunnel.trainers.residual.validation_rows import SplitRows
 
@@ -46,8 +45,7 @@ def weighted_trees(
     program: Program,
     valid: LabelledRows,
     split: SplitRows,
-    loss: Loss,
-    metric: Metric,
+    evaluator: Evaluator,
     generator: torch.Generator,
 ) -> WeightedTrees | None:
     """Fit tree-block weights on the validation rows, and test those of each half on the other.
@@ -63,7 +61,7 @@ def weighted_trees(
     trees, program = deepcopy(trees).cpu(), program.with_modules(net.exact_modules).eval()
     inputs = net.run_in_slices(partial(program.inputs_of, position), valid.rows)
     rows = valid.with_rows(inputs)
-    fit = partial(fit_block_weights, trees, loss=average_over_blocks(loss), generator=generator)
+    fit = partial(fit_block_weights, trees, loss=evaluator.averaged_loss, generator=generator)
     weighted = fit(rows.take(split.all_rows))
     if weighted is None:
         return None
@@ -74,11 +72,12 @@ def weighted_trees(
         for half_trees, (_, tested) in zip(trees_of_halves, split.tested_on(), strict=True):
             after[tested] = half_trees(inputs[tested])
         fitted = weighted(inputs)
-    test = compare_scores(metric, loss, split, before, after, valid.targets)
+    test = compare_scores(evaluator, split, before, after, valid.targets)
     if test.significant:
-        old, new = (metric_of_scores(metric, loss, each, valid.targets) for each in (before, fitted))
-        if metric.better(old, new):
-            reason = f"the loss is lower, but {metric.name} gets worse on all rows ({old:.4f} -> {new:.4f})"
+        old, new = (evaluator.metric_of_scores(each, valid.targets) for each in (before, fitted))
+        if evaluator.metric.better(old, new):
+            values = f"{value_text(old)} -> {value_text(new)}"
+            reason = f"the loss is lower, but {evaluator.metric.name} gets worse on all rows ({values})"
             test = replace(test, significant=False, reason=reason)
     if test.significant:
         weighted = _shrunken(trees, weighted, test.shrinkage, inputs.dtype)

@@ -8,9 +8,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from windtunnel.objectives.losses import Loss
-from windtunnel.objectives.metrics import Metric
 from windtunnel.trainers.data.labelled_rows import LabelledRows
+from windtunnel.trainers.loop.evaluation import Evaluator
 from windtunnel.trainers.residual.init_scores import split_scores
 from windtunnel.trainers.residual.residual_stages import ResidualForTraining
 from windtunnel.trainers.residual.significance import SignificanceTest, compare_scores
@@ -24,7 +23,7 @@ class ValidationHalves:
     rows: LabelledRows  # validation rows with init scores
     split: SplitRows
     residuals: Sequence[ResidualForTraining | None]  # by ``split.halves``; None where no column was selected
-    loss: Loss
+    evaluator: Evaluator
     # ``[rows, K]``, scores of the interactions alone for the validation rows, by the model of the other half;
     # 0 without interactions
     interaction_scores: Tensor
@@ -43,7 +42,7 @@ class ValidationHalves:
         significant = self.interaction_test is not None and self.interaction_test.significant
         return self.pipeline_scores + self.interaction_scores if significant else self.pipeline_scores
 
-    def compare(self, metric: Metric, before: Tensor, after: Tensor) -> SignificanceTest:
+    def compare(self, before: Tensor, after: Tensor) -> SignificanceTest:
         """Compare two scores of the validation rows ``[rows, K]``; see ``compare_scores``."""
         with torch.no_grad():
-            return compare_scores(metric, self.loss, self.split, before, after, self.rows.targets)
+            return compare_scores(self.evaluator, self.split, before, after, self.rows.targets)

@@ -10,8 +10,6 @@ from torch import Tensor
 from windtunnel.encode import Batch
 from windtunnel.objectives.losses import CustomLoss
 from windtunnel.objectives.metrics import Metric
-from windtunnel.program.translated import TranslatedPipeline
-from windtunnel.trainers.loop.evaluation import evaluate
 from windtunnel.trainers.recipe import Recipe
 from windtunnel.trainers.residual.boosted.features import BoostedFeatures, fit_features
 from windtunnel.trainers.residual.boosted.fit_boosted import fit_boosted
@@ -23,21 +21,19 @@ MIN_ROWS = 3000
 NO_TREE = "no tree lowers the loss of the validation rows"
 
 
-def add_boosted(
-    net: TranslatedPipeline, setup: ResidualSetup, candidates: Sequence[Candidate], recipe: Recipe, metric: Metric
-) -> list[Candidate]:
+def add_boosted(setup: ResidualSetup, candidates: Sequence[Candidate], recipe: Recipe) -> list[Candidate]:
     """The candidates, and behind them the boosted residual on top of the best of these, whose place it takes.
 
     With fewer than ``MIN_ROWS`` training rows there is no boosted residual, and none with a custom loss, whose
     derivatives for single rows may not be defined.
     """
-    if isinstance(setup.validation_halves.loss, CustomLoss) or len(setup.train_rows) < MIN_ROWS:
+    if isinstance(setup.evaluator.loss, CustomLoss) or len(setup.train_rows) < MIN_ROWS:
         return list(candidates)
-    rows = setup.train_rows, setup.validation_halves.rows
-    features = fit_features(setup.pipeline.head, setup.coder, *rows, setup.validation_halves.loss, recipe.seed)
+    rows, metric = (setup.train_rows, setup.validation_halves.rows), setup.evaluator.metric
+    features = fit_features(setup.pipeline.head, setup.coder, *rows, setup.evaluator.loss, recipe.seed)
     if features is None:
         return list(candidates)
-    boosted = _candidate(select(candidates, metric), setup, features, recipe, metric)
+    boosted = _candidate(select(candidates, metric), setup, features, recipe)
     return [*candidates, boosted] if recipe.select == "best_epoch" else in_their_place(boosted, candidates, metric)
 
 
@@ -60,13 +56,7 @@ def in_their_place(boosted: Candidate, candidates: Sequence[Candidate], metric: 
     return [*others, boosted]
 
 
-def _candidate(
-    best: Candidate,
-    setup: ResidualSetup,
-    features: BoostedFeatures,
-    recipe: Recipe,
-    metric: Metric,
-) -> Candidate:
+def _candidate(best: Candidate, setup: ResidualSetup, features: BoostedFeatures, recipe: Recipe) -> Candidate:
     """A boosted residual on top of the best candidate; rejected where it is significantly worse than the pipeline.
 
     A mean of models that err differently errs less than either. In our experiments half of the change gained on rows
@@ -77,7 +67,7 @@ def _candidate(
     halves, residual, train = setup.validation_halves, best.residual, setup.train_rows
     of_best = halves.pipeline_scores if best.other_half_scores is None else best.other_half_scores
     rows = train.with_rows(setup.split_scores(train.rows)[1]), halves.rows.with_rows(of_best)
-    boosted = fit_boosted(features, *rows, halves.split, halves.loss, setup.initial.model.unit, recipe.seed)
+    boosted = fit_boosted(features, *rows, halves.split, setup.evaluator.loss, setup.initial.model.unit, recipe.seed)
     if boosted is None:
         return Candidate(name, None, rejected=NO_TREE)
 
@@ -85,8 +75,8 @@ def _candidate(
         encoded, start = setup.split_scores(Batch(numbers, ids))
         return boosted.scores(encoded, start if residual is None else start + residual.scores(encoded))
 
-    val_loss, value = evaluate(metric, halves.loss, scores, setup.valid)
-    test = halves.compare(metric, halves.pipeline_scores, boosted.other_half_scores)
+    val_loss, value = setup.evaluator.evaluate(scores, setup.valid)
+    test = halves.compare(halves.pipeline_scores, boosted.other_half_scores)
     return Candidate(
         name,
         value,
