@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr
 from io import StringIO
+from threading import RLock
 
 import torch
 from torch import Tensor, nn
@@ -14,6 +15,8 @@ from torch.export import ExportedProgram
 
 EXAMPLE_ROWS = 61
 """Rows of the example that a graph is taken from; an unusual width, so that no step takes rows for columns."""
+COMPILING = RLock()
+"""Held while PyTorch compiles or exports a module, or our own recorder does, whose state belongs to the process."""
 MOSTLY = 0.9
 """The fraction of the example's numbers that must agree to the last digits."""
 
@@ -56,7 +59,15 @@ def message_of(error: BaseException) -> str:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Silence the warnings, logs and prints of PyTorch's exporter about its own parts; errors are raised."""
+    """Silence the warnings, logs and prints of PyTorch's exporter about its own parts; errors are raised.
+
+    One thread at a time: the exporter, these streams and the levels of loggers belong to the process.
+    """
+    with COMPILING:
+        yield from _quiet()
+
+
+def _quiet() -> Iterator[None]:
     loggers = [logging.getLogger(name) for name in ("torch", "torch.onnx")]
     levels = [logger.level for logger in loggers]
     try:

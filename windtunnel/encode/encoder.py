@@ -33,6 +33,7 @@ from windtunnel.encode.rows import (
     as_column,
     as_frame,
     check_dense,
+    count_rows,
     indexable,
     is_list_of_dicts,
     is_named,
@@ -106,6 +107,10 @@ class RowEncoder:
     def used_columns(self) -> list[int]:
         """The raw columns that are encoded, in order."""
         return sorted(column for column in set.union(*self.columns_by_kind()) if column < self.width)
+
+    def count_rows(self, rows: Rows) -> int:
+        """The number of raw rows of any accepted kind; a dict is a single row where rows are dicts."""
+        return len(as_column(rows)) if self.flat else count_rows(rows)
 
     def zeros(self, rows: int) -> Batch:
         """Encoded rows of zeros, and of unknown categories."""

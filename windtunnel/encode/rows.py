@@ -30,8 +30,8 @@ def as_frame(rows: Rows) -> pd.DataFrame:
     if isinstance(rows, pa.Table):
         try:
             return rows.to_pandas()  # type: ignore[no-any-return]
-        except pa.ArrowNotImplementedError as error:
-            raise BadInput(f"the Arrow table has a column of a type that pandas lacks: {error}") from error
+        except (pa.ArrowException, ValueError, OverflowError) as error:
+            raise BadInput(f"the Arrow table has a column that pandas cannot take: {error}") from error
     if hasattr(rows, "to_pandas") and dimensions(rows) != 1:  # polars
         return rows.to_pandas().apply(_none_for_missing)  # type: ignore[no-any-return]
     if hasattr(rows, "toarray"):
@@ -179,14 +179,14 @@ def _frame_of_columns(columns: Mapping[Any, Any]) -> pd.DataFrame:
     if len(names_of_length) > 1:
         lengths = join_some(f"{quote_names(names)} of {length}" for length, names in names_of_length.items())
         raise BadInput(f"columns of different lengths: {lengths}; every column needs one value per row.")
-    series = [_as_series(column) for column in columns.values()]
+    series = [as_series(column) for column in columns.values()]
     try:
         return pd.DataFrame(dict(zip(columns, series, strict=True)))
     except UnicodeEncodeError:  # a name is half a surrogate pair, which pandas' string type cannot store
         return pd.DataFrame(dict(enumerate(series))).set_axis(labels_index(list(columns)), axis=1)
 
 
-def _as_series(column: Any) -> pd.Series:
+def as_series(column: Any) -> pd.Series:
     """A column with positions as its index; None in a list is missing."""
     if type(column) is list and not any(value is not None for value in column):
         column = [np.nan] * len(column)  # pandas converts None alone to objects, not to missing texts

@@ -19,6 +19,11 @@ EARLY_STOPPING = {
     "catboost": {"early_stopping_rounds", "od_wait", "od_type", "od_pval", "use_best_model"},
 }
 """Early-stopping options by library, which need validation rows in ``fit``."""
+LIGHTGBM_ROUNDS = {
+    *("num_iterations", "num_iteration", "n_iter", "num_tree", "num_trees", "num_round", "num_rounds", "nrounds"),
+    *("num_boost_round", "max_iter"),
+}
+"""LightGBM's other names of ``n_estimators``."""
 RANKERS = {"LGBMRanker", "XGBRanker", "CatBoostRanker"}
 
 
@@ -58,11 +63,19 @@ def _fit_with_early_stopping(
             return estimator.fit(X, y, sample_weight=weight, **_validation_arguments(estimator, *validation))
     if len(estimator.steps) > 1:
         before = estimator[:-1]
-        X = before.fit_transform(X, y)
+        X = before.fit_transform(X, y, **_requested_weight(before, weight))
         validation = (before.transform(validation[0]), *validation[1:])
         estimator.steps[:-1] = before.steps  # copies, where the pipeline has a memory
     _fit_with_early_stopping(estimator.steps[-1][1], X, y, weight, validation)
     return estimator
+
+
+def _requested_weight(steps: Pipeline, weight: NDArray[Any] | None) -> dict[str, Any]:
+    """Row weights as an argument of steps that request them, with scikit-learn's metadata routing."""
+    if weight is None or not get_config()["enable_metadata_routing"]:
+        return {}
+    requested = steps.get_metadata_routing().consumes("fit_transform", ["sample_weight"])
+    return {"sample_weight": weight} if requested else {}
 
 
 def _validation_arguments(booster: Any, X: Any, y: NDArray[Any], weight: NDArray[Any] | None = None) -> dict[str, Any]:
@@ -148,7 +161,8 @@ def _fixed_size(fitted: Any) -> dict[str, Any]:
     library, options = _library(fitted), fitted.get_params()
     stopping_options = EARLY_STOPPING.get(library, set()) & options.keys()
     if library == "lightgbm" and getattr(fitted, "best_iteration_", None):
-        return {**dict.fromkeys(stopping_options, 0), "n_estimators": fitted.best_iteration_}
+        names = {"n_estimators"} | (LIGHTGBM_ROUNDS & options.keys())  # an alias overrides n_estimators
+        return {**dict.fromkeys(stopping_options, 0), **dict.fromkeys(names, fitted.best_iteration_)}
     if library == "xgboost" and options.get("early_stopping_rounds") and hasattr(fitted, "best_iteration"):
         return {"n_estimators": fitted.best_iteration + 1, "early_stopping_rounds": None}
     if library == "catboost" and fitted.is_fitted() and fitted.tree_count_:

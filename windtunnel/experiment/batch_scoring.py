@@ -102,9 +102,9 @@ def _batches(net: Translation, path: Path) -> Iterator[pd.DataFrame]:
         return
     with explain_damage(path):
         file = pq.ParquetFile(path)
-    names = (
-        None if net.encoder.names is None else [name for name in net.encoder.names if name in file.schema_arrow.names]
-    )
+    names = None
+    if (read := net.encoder.names) is not None:  # LightGBM writes a blank in a name as an underscore
+        names = [name for name in file.schema_arrow.names if name in read or name.replace(" ", "_") in read]
     with file:
         batches = file.iter_batches(BATCH_ROWS, columns=names)
         while True:

@@ -17,14 +17,13 @@ from windtunnel.modules.linear.linear import Linear, LinearSkippingMissing
 from windtunnel.modules.linear.projection import Projection
 from windtunnel.modules.tables.category_table import SumGroups
 from windtunnel.modules.tables.code_tables import CodeTables
-from windtunnel.modules.tables.tfidf import TermSums
 from windtunnel.modules.trees.hard import HardTrees
 from windtunnel.modules.trees.tree_shap import tree_shap
 from windtunnel.program.program import Program, position_of
 from windtunnel.program.raw_columns import Dependencies, RawColumns, input_places
 from windtunnel.program.translated import TranslatedPipeline
 
-ADDITIVE = (Affine, CodeTables, Linear, LinearSkippingMissing, Projection, SumGroups, TermSums)
+ADDITIVE = (Affine, CodeTables, Linear, LinearSkippingMissing, Projection, SumGroups)
 """Modules whose outputs are sums of functions of single input columns."""
 Score = Callable[[Batch], Tensor]
 

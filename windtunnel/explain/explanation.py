@@ -81,11 +81,12 @@ class Explanation:
         """
         frames = []
         for k, output in enumerate(self.outputs):
-            frame = pd.DataFrame(self.values[:, :, k], index=self.data.index, columns=labels_index(self.names))
-            frame.insert(0, "base", self.base[k])
+            values, base = self.values[:, :, k], np.full(len(self.data), self.base[k])
+            table = np.column_stack([base, values, base + values.sum(axis=1)])
+            columns = labels_index(["base", *self.names, "score"])  # a term may have one of these names too
+            frame = pd.DataFrame(table, index=self.data.index, columns=columns)
             if len(self.outputs) > 1:
-                frame.insert(0, "output", output)
-            frame["score"] = self.base[k] + self.values[:, :, k].sum(axis=1)
+                frame.insert(0, "output", output, allow_duplicates=True)
             frames.append(frame)
         order = np.arange(len(frames) * len(self.data)).reshape(len(frames), len(self.data)).T.ravel()
         return pd.concat(frames).iloc[order] if len(frames) > 1 else frames[0]

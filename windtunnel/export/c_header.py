@@ -8,7 +8,7 @@ from itertools import chain, count
 
 from windtunnel.encode import RowEncoder
 from windtunnel.export.c_source import ERRORS, Output
-from windtunnel.export.columns import names
+from windtunnel.export.columns import names, raw_columns
 from windtunnel.program.translated import TranslatedPipeline
 
 KEYWORDS = {
@@ -126,7 +126,7 @@ def _usage(prefix: str, output: Output, *, has_labels: bool) -> str:
 
 def _members(encoder: RowEncoder, fields: dict[int, str]) -> str:
     """The members of the struct of a row, each with the name of its column in a comment."""
-    _, texts = encoder.columns_by_kind()
+    texts = {*raw_columns(encoder)[1]}
     members = []
     for column, field in fields.items():
         name = encoder.column_name(column).replace("*/", "* /").replace("/*", "/ *")

@@ -18,6 +18,7 @@ import numpy as np
 from windtunnel.compiler.native.build import SOURCES
 from windtunnel.compiler.native.image import ALIGNMENT, Header
 from windtunnel.encode import CategoryColumn, RowEncoder
+from windtunnel.export.columns import raw_columns
 from windtunnel.program.head import Head
 from windtunnel.program.program import NUMBERS
 
@@ -130,7 +131,7 @@ def _flags(category: CategoryColumn) -> str:
 
 def encode_function(encoder: RowEncoder, prefix: str, fields: dict[int, str], scope: str = "") -> str:
     """The vocabularies, and the function that encodes a row."""
-    tables, lines, (_, text_columns) = [], [], encoder.columns_by_kind()
+    tables, lines, text_columns = [], [], {*raw_columns(encoder)[1]}
     for at, column in enumerate(encoder.numbers):
         value = f"row->{fields[column]}"
         lines.append(f"    numbers[{at}] = {f'(float){value}' if encoder.dtype == 'float32' else value};")

@@ -70,11 +70,14 @@ def load(path: str | Path, *, trusted: bool = False) -> Model:
     ValueError
         The file holds a program and is not trusted.
     BadModelFile
-        The file is damaged, or ``net.export`` did not write it.
+        The file is damaged, ``net.export`` did not write it, or it is C source, which is compiled first.
     """
     path = Path(path)
     with open(path, "rb"):  # a file that is not there is no bad file
         pass
+    if path.suffix == ".c":
+        compiler = f"cc -O3 -ffp-contract=off -shared -fPIC {path.name} -lm -o {path.stem}.so"
+        raise BadModelFile(f"{str(path)!r} is C source, which is compiled first: {compiler}")
     try:
         kind, facts = _format(path)
     except Exception as error:  # zipfile and json have errors of many kinds

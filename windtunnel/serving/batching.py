@@ -10,7 +10,7 @@ from threading import Thread
 from time import monotonic
 from typing import Any, Self
 
-from windtunnel.encode import Rows, count_rows
+from windtunnel.encode import Rows
 from windtunnel.errors import InvalidOption
 from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.serving.cascade.cascade import Cascade
@@ -157,7 +157,7 @@ class Server:
             raise InvalidOption(f"methods={methods!r}; give a list of them, such as ['predict']")
         if lacking := [method for method in methods if method not in net.head.methods]:
             raise InvalidOption(f"the source has no {', '.join(lacking)}; it has {', '.join(net.head.methods)}.")
-        if self._seconds < self.QUICK_SECONDS and self._pool.idle and count_rows(rows) <= FEW_ROWS:
+        if self._seconds < self.QUICK_SECONDS and self._pool.idle and net.encoder.count_rows(rows) <= FEW_ROWS:
             start = monotonic()
             outputs = stage.outputs(methods, rows)
             self._record_time(monotonic() - start)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable
 from time import perf_counter
 from typing import Any
@@ -11,11 +12,12 @@ from starlette.datastructures import Headers
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from windtunnel.errors import Overloaded
+from windtunnel.errors import Overloaded, WindTunnelError
 from windtunnel.serving import metrics
 from windtunnel.serving.models import Limits, Models, ServedModel
-from windtunnel.serving.responses import ERRORS, TooLarge, UnsupportedMediaType, error_response
+from windtunnel.serving.responses import TooLarge, UnsupportedMediaType, error_response, json_response
 
+LOGGER = logging.getLogger("windtunnel")
 BODIES = 4
 """How many bodies of the largest size may be in memory at once."""
 LOOKS = 20
@@ -71,7 +73,7 @@ class Requests:
 
 
 class Endpoint:
-    """The ASGI application of one kind of request with a body; errors of this library become responses too."""
+    """The ASGI application of one kind of request with a body; errors become responses too."""
 
     def __init__(self, models: Models, requests: Requests, respond: Respond) -> None:
         self._models, self._requests, self._respond = models, requests, respond
@@ -91,13 +93,16 @@ class Endpoint:
                 metrics.count_request(name, 499, perf_counter() - start)
                 return
             response = await self._respond(model, headers, body)
-        except ERRORS as error:
+        except (WindTunnelError, TimeoutError) as error:
             response = error_response(error)
         except asyncio.CancelledError:
             if not self._requests.is_late(task):
                 raise
             task.uncancel()
             response = error_response(TimeoutError())
+        except Exception:  # a fault of the server, or a custom store's; the client gets no text of it
+            LOGGER.exception("a request to %s failed", scope["path"])
+            response = json_response({"error": "the server failed; its log says why.", "type": "ServerError"}, 500)
         finally:
             self._requests.end(task, body)
         metrics.count_request(name, response.status_code, perf_counter() - start)

@@ -45,8 +45,8 @@ def rows_of_json(value: Any, schema: Schema) -> Rows:
         got = _json_type(rows[wrong[0]])
         raise BadInput(f'a row must be an object of columns, such as {{"age": 31}}; row {wrong[0]} is {got}.')
     if len(rows) == 1:
-        return {name: [cell] for name, cell in rows[0].items()}
-    return columns_of_dicts(rows)
+        return schema.read_columns({name: [cell] for name, cell in rows[0].items()})
+    return schema.read_columns(columns_of_dicts(rows))
 
 
 def _array(rows: list[Any], schema: Schema) -> Any:

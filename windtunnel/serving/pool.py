@@ -6,7 +6,8 @@ from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
-from threading import Condition
+from functools import partial
+from threading import TIMEOUT_MAX, Condition
 from time import monotonic
 
 from windtunnel.errors import InvalidOption, Overloaded
@@ -61,6 +62,13 @@ class Pool:
             self._requests.append(request)
             self.rows += request.task.count
             self._changed.notify()
+        request.outputs.add_done_callback(partial(self._remove_cancelled, request))
+
+    def _remove_cancelled(self, request: Request, outputs: Future[Outputs]) -> None:
+        with self._changed:
+            if outputs.cancelled() and request in self._requests:
+                self._requests.remove(request)
+                self.rows -= request.task.count
 
     def put_back(self, requests: Sequence[Request]) -> None:
         """Add requests that wait for their next stage, before those that arrived after them."""
@@ -75,7 +83,7 @@ class Pool:
             while self._requests or not self._closed:
                 wait: float | None = None
                 if self._requests:
-                    wait = self._requests[0].arrived + self._max_wait - monotonic()
+                    wait = min(self._requests[0].arrived + self._max_wait - monotonic(), TIMEOUT_MAX)
                     if wait <= 0 or self.rows >= self._max_batch or self._closed:
                         return self._batch()
                 self._changed.wait(wait)

@@ -33,8 +33,7 @@ _STATUS: dict[type[Exception], int] = {
     Overloaded: 503,
     TimeoutError: 504,
 }
-ERRORS = tuple(_STATUS)
-"""The errors that have a status; any other is a fault of the server."""
+"""The status of each error; any other is a fault of the server, 500."""
 
 
 def json_response(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from windtunnel.program.head import Head
 from windtunnel.program.translated import TranslatedPipeline
 
 SERVED_METHODS = ("predict", "predict_proba")
@@ -38,6 +39,11 @@ class Schema:
     outputs: tuple[Column, ...]
     named: bool  # whether columns have names
 
+    def read_columns(self, columns: dict[str, Any]) -> dict[str, Any]:
+        """The columns that the model reads; all of them if one is missing, so that the error shows what was given."""
+        names = [column.name for column in self.inputs]
+        return {name: columns[name] for name in names} if all(name in columns for name in names) else columns
+
     @classmethod
     def of(cls, net: TranslatedPipeline) -> Schema:
         """The schema of a translation."""
@@ -51,7 +57,7 @@ class Schema:
             shape = (-1,) if encoder.flat else (-1, encoder.width)
             inputs = [Column("rows", "BYTES" if texts or encoder.flat else "FP64", shape)]
         labels = head.labels_in_order
-        kinds = {"predict": _datatype(labels) if labels else "FP64"}
+        kinds = {"predict": _label_type(head) if labels else "FP64"}
         several = isinstance(head.classes, list) or (head.classes is None and not head.flat)
         shapes = {"predict": (-1, -1) if several else (-1,), "predict_proba": (-1, len(labels))}
         served = [name for name in SERVED_METHODS if name in head.methods]
@@ -71,8 +77,10 @@ def choices(net: TranslatedPipeline) -> dict[str, list[Any]]:
 
 def datatype_of(values: np.ndarray[Any, Any]) -> str:
     """The type of the protocol for an array."""
-    return {"f": "FP64", "i": "INT64", "u": "INT64", "b": "BOOL"}.get(values.dtype.kind, "BYTES")
+    return {"f": "FP64", "i": "INT64", "u": "UINT64", "b": "BOOL"}.get(values.dtype.kind, "BYTES")
 
 
-def _datatype(labels: list[Any]) -> str:
-    return datatype_of(np.array(labels)) if len({type(label) for label in labels}) == 1 else "BYTES"
+def _label_type(head: Head) -> str:
+    classes = head.classes if isinstance(head.classes, list) else [head.classes]
+    types = {datatype_of(np.asarray(labels)) for labels in classes}
+    return types.pop() if len(types) == 1 else "BYTES"

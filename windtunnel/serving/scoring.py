@@ -68,13 +68,14 @@ class Scoring:
     async def _outputs(
         self, model: ServedModel, entry: Entry, methods: Sequence[str], rows: Callable[[], Rows], size: int
     ) -> Outputs:
-        def start() -> Outputs | Future[Outputs]:
+        def start() -> tuple[int, Outputs | Future[Outputs]]:
             parsed = rows()
             count = count_rows(parsed)
             if count > self._limits.max_rows:
                 raise TooLarge(f"got {count} rows, of at most {self._limits.max_rows}; send them in several requests.")
-            model.scored_rows.inc(count)
-            return model.server.outputs_or_future(methods, parsed, entry)
+            return count, model.server.outputs_or_future(methods, parsed, entry)
 
-        started = start() if size < LARGE_BODY else await asyncio.to_thread(start)
-        return await asyncio.wrap_future(started) if isinstance(started, Future) else started
+        count, started = start() if size < LARGE_BODY else await asyncio.to_thread(start)
+        outputs = await asyncio.wrap_future(started) if isinstance(started, Future) else started
+        model.scored_rows.inc(count)
+        return outputs

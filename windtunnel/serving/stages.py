@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from windtunnel.encode import Batch, Rows, count_rows
+from windtunnel.encode import Batch, Rows
 from windtunnel.errors import InvalidOption
 from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.serving.cascade.cascade import Cascade
@@ -68,7 +68,7 @@ class WholeNet:
         """Encode the rows of a request, unless steps on the host take long for it."""
         alone = object() if self._depends_on_call else None  # equal to no other form
         if self._net.hosts:
-            return Task(self, methods, rows, count_rows(rows), None, alone or form_of(rows))
+            return Task(self, methods, rows, self._net.encoder.count_rows(rows), None, alone or form_of(rows))
         batch = self._net.encode(rows)
         return Task(self, methods, rows, len(batch.ids), batch, alone)
 
@@ -93,7 +93,7 @@ class SmallModel:
         """Encode what the small model reads, unless steps on the host take long for it."""
         self._cascade.check_columns(rows)
         if self._stage.net.hosts or self._stage.hosts:
-            return Task(self, methods, rows, count_rows(rows), None, form_of(rows))
+            return Task(self, methods, rows, self._stage.net.encoder.count_rows(rows), None, form_of(rows))
         batch = self._stage.encode(rows)
         return Task(self, methods, rows, len(batch.ids), batch, None)
 

@@ -99,7 +99,9 @@ def _values(tensor: Mapping[str, Any], data: memoryview | None) -> np.ndarray[An
         raise BadInput(f"tensor {name!r} has shape {str(shape)[:100]}; give a list of one or two whole numbers.")
     try:
         if data is None:
-            flat = _of_json(tensor.get("data"), datatype, len(shape))
+            if not isinstance(tensor.get("data"), list):
+                raise BadInput(f"tensor {name!r} has no data; give a list, or binary_data_size.")
+            flat = _of_json(tensor["data"], datatype, len(shape))
         else:
             flat = np.frombuffer(data, _TYPES[datatype]) if datatype != "BYTES" else np.array(_texts(data), object)
     except (TypeError, ValueError, OverflowError, struct.error) as error:
@@ -109,12 +111,17 @@ def _values(tensor: Mapping[str, Any], data: memoryview | None) -> np.ndarray[An
     return flat.reshape(shape)
 
 
-def _of_json(data: Any, datatype: str, dimensions: int) -> np.ndarray[Any, Any]:
-    """The values of a list, or of lists within a list, in row-major order; null is a missing value."""
-    flat = data if isinstance(data, list) else [data]
+def _of_json(data: list[Any], datatype: str, dimensions: int) -> np.ndarray[Any, Any]:
+    """The values of a list, or of lists within a list, in row-major order; null is a missing value.
+
+    BYTES are texts, and the numbers of a column that has both.
+    """
+    flat = data
     if dimensions == 2:
-        flat = [item for value in flat for item in (value if isinstance(value, list) else [value])]
+        flat = [item for value in data for item in (value if isinstance(value, list) else [value])]
     if datatype == "BYTES":
+        if wrong := [value for value in flat if isinstance(value, dict | list)]:
+            raise ValueError(str(wrong[0])[:100])
         return np.array(flat, dtype=object)
     if wrong := [value for value in flat if value is not None and not _holds(datatype, value)]:
         raise ValueError(str(wrong[0])[:100])

@@ -7,6 +7,7 @@ import json
 import time
 import warnings
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -156,10 +157,12 @@ def pareto_front(study: optuna.Study) -> list[FrozenTrial]:
 
 def keep_best_models(study: optuna.Study, objective: Objective) -> None:
     """Copy the best model to ``best.windtunnel``, and remove those of trials outside of the Pareto front."""
+    # Before the front, so that none of these is missing from it because it has just ended in another process.
+    finished = [trial.number for trial in study.get_trials(deepcopy=False) if trial.state.is_finished()]
     front = pareto_front(study)
-    if front and (path := objective.model_path(front[0].number)).is_file():
-        write_atomically(path.parents[1] / BEST, path.read_bytes())
-    kept = {trial.number for trial in front}
-    for trial in study.get_trials(deepcopy=False):
-        if trial.state.is_finished() and trial.number not in kept:
-            objective.model_path(trial.number).unlink(missing_ok=True)
+    if front:
+        path = objective.model_path(front[0].number)
+        with suppress(FileNotFoundError):  # another process has found a better one, and removed it
+            write_atomically(path.parents[1] / BEST, path.read_bytes())
+    for number in {*finished} - {trial.number for trial in front}:
+        objective.model_path(number).unlink(missing_ok=True)

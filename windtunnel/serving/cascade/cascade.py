@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from numbers import Real
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Any, Self
@@ -13,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from windtunnel.encode import Rows, count_rows
-from windtunnel.errors import BadInput, InvalidOption, UnfaithfulOption
+from windtunnel.errors import BadInput, InvalidOption, UnfaithfulOption, is_whole_number
 from windtunnel.export import c_file, onnx_cascade
 from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.serving.cascade.file import CascadeFacts, load, save
@@ -221,9 +222,11 @@ class Cascade:
         ------
         Kraft et al., Willump, MLSys 2020, section 4.3.
         """
-        if k < 1 or ck < 1 or not 0 <= min_share <= 1:
+        numbers = isinstance(ck, Real) and isinstance(min_share, Real)
+        if not (is_whole_number(k, 1) and numbers and 1 <= ck < np.inf and 0 <= min_share <= 1):
             raise InvalidOption(
-                f"top_k got k={k}, ck={ck}, min_share={min_share}; accepted are k and ck from 1 up, shares from 0 to 1."
+                f"top_k got k={k!r}, ck={ck!r}, min_share={min_share!r}; accepted are whole numbers k from 1 up, ck "
+                "from 1 up, shares from 0 to 1."
             )
         first = self._first(rows)
         guess = self._scores(first.predictions, label)

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils._pytree import tree_leaves, tree_map
 
+from windtunnel.compiler.graphs import COMPILING
 from windtunnel.compiler.native.image import ImageWriter
 
 
@@ -239,12 +240,13 @@ def _described(value: Any) -> Any:
 @contextmanager
 def _compiling() -> Iterator[None]:
     """Let modules take the form that they have for compilers, without decisions that depend on the rows."""
-    before = torch.compiler._is_compiling_flag
-    torch.compiler._is_compiling_flag = True
-    try:
-        yield
-    finally:
-        torch.compiler._is_compiling_flag = before
+    with COMPILING:
+        before = torch.compiler._is_compiling_flag
+        torch.compiler._is_compiling_flag = True
+        try:
+            yield
+        finally:
+            torch.compiler._is_compiling_flag = before
 
 
 def trace(
