@@ -45,25 +45,29 @@ class Categories:
         """The columns after a step that merges, imputes or shifts categories; they are still categories."""
         name, estimator, number = step.name, step.estimator_name, recoding.number
         transform, imputed = transform_of(step.estimator), [column.imputed for column in columns]
+        pairs = list(zip(columns, recoding.categories, strict=True))
+        numbers = [column.number if listed_categories is None else None for column, listed_categories in pairs]
         if number is None:
-            pairs = zip(columns, recoding.categories, strict=True)
             if any(column.raw is None for column, listed_categories in pairs if listed_categories is not None):
                 raise UnsupportedEstimator(f"step {name!r} groups categories that earlier steps computed as numbers.")
-            numbers = [column.number for column in columns]
         else:
-            columnwise = self._builder.width(number, len(columns)) == len(columns)
+            positions = range(len(columns)) if recoding.number_columns is None else recoding.number_columns
+            taken = [columns[position] for position in positions]
+            columnwise = self._builder.width(number, len(taken)) == len(taken)
             if not columnwise or all(column.raw is None for column in columns):
                 return self._builder.module(name, estimator, number, columns, transform, step.estimator)
             rejects = self._builder.rejections(step.estimator, len(columns))
             place = added_on_demand(
-                lambda: self._builder.add(name, estimator, number, self._builder.places(name, columns), rejects)
+                lambda: self._builder.add(name, estimator, number, self._builder.places(name, taken), rejects)
             )
-            imputed = follow(transform, number, imputed)
-            numbers = [partial(place, position) for position in range(len(columns))]
+            if len(taken) == len(columns):
+                imputed = follow(transform, number, imputed)
+            for at, position in enumerate(positions):
+                numbers[position] = partial(place, at)
         return [
             replace(
                 column,
-                number=numbers[position] if number is not None or listed_categories is None else None,
+                number=numbers[position],
                 categories=(*column.categories, *_without_missing(listed_categories or ())),
                 recodings=(*column.recodings, partial(recoding.recode, position)),
                 imputed=imputed[position],

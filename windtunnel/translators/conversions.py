@@ -178,6 +178,7 @@ class CategoryRecoding:
     """The vocabulary of each input column; None if the step has none or passes the column through."""
     number: Module | None = None
     """The same step over numbers, used if the next step reads numbers; None for a step over categories only."""
+    number_columns: Sequence[int] | None = None  # the columns that ``number`` takes; None for all
 
 
 @dataclass(frozen=True)

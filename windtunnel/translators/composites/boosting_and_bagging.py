@@ -89,13 +89,27 @@ def bagging_classifier(fitted: ensemble.BaggingClassifier) -> Predictor | Compos
     widths = [len(member.classes_) for member in members]
     parts = _parts(fitted, "predict_proba" if all(hasattr(member, "predict_proba") for member in members) else "votes")
     scores = MeanOfMembers(_places(widths, [member.classes_ for member in members], classes), float(len(members)))
-    if hasattr(fitted, "decision_function"):
-        columns = 1 if classes == 2 else classes
+    if hasattr(fitted, "decision_function") and all(_decides_on(member, classes) for member in members):
+        columns = _decision_columns(members[0], classes)
         places = sum(widths) + torch.arange(len(members) * columns).reshape(-1, columns)
         decision = MeanOfMembers(places, float(len(members)), flat=columns == 1)
         parts += _parts(fitted, "decision_function")
         options["column_methods"] = {"decision_function": decision}
     return Composite(parts, Predictor(scores, **options))
+
+
+def _decides_on(member: Any, classes: int) -> bool:
+    """Whether a member has a score for every class; the source fails if a sample lacks one."""
+    rows = len(np.atleast_2d(getattr(last_step(member), "coef_", np.zeros((classes, 1)))))
+    return len(member.classes_) == classes and rows >= (classes if classes > 2 else 1)
+
+
+def _decision_columns(member: Any, classes: int) -> int:
+    """The columns of the decision of a member: one for two classes, one per pair of classes, or one per class."""
+    if classes == 2:
+        return 1
+    pairs = getattr(last_step(member), "decision_function_shape", "") == "ovo"
+    return classes * (classes - 1) // 2 if pairs else classes
 
 
 @translates(

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from sklearn.model_selection import FixedThresholdClassifier, TunedThresholdClassifierCV
 
+from windtunnel.errors import UnsupportedEstimator
 from windtunnel.modules.outputs.label_rules import LabelThreshold
 from windtunnel.translators.arrays import tensor
 from windtunnel.translators.conversions import Composite, Part
@@ -33,6 +34,11 @@ def tuned_threshold(fitted: TunedThresholdClassifierCV) -> Composite:
 
 def _method(fitted: Any, estimator: Any) -> str:
     if fitted.response_method != "auto":
+        if not hasattr(estimator, fitted.response_method):
+            raise UnsupportedEstimator(
+                f"{type(fitted).__name__}(response_method={fitted.response_method!r}) cannot predict, as "
+                f"{type(estimator).__name__} has no such method; fit it with response_method='auto'"
+            )
         return str(fitted.response_method)
     return "predict_proba" if hasattr(estimator, "predict_proba") else "decision_function"
 

@@ -31,6 +31,12 @@ def voting_classifier(fitted: VotingClassifier) -> Composite:
             f"VotingClassifier votes with negative weights ({weights.tolist()}), where labels without votes "
             "may win; fit it with weights from 0 up"
         )
+    lacking = {type(member).__name__ for member in fitted.estimators_ if not hasattr(member, "predict_proba")}
+    if soft and lacking:
+        raise UnsupportedEstimator(
+            f"VotingClassifier(voting='soft') cannot predict, as {', '.join(sorted(lacking))} has no predict_proba; "
+            "fit it with voting='hard', or with estimators that have probabilities"
+        )
     methods = {}
     if not soft:
         methods = {"transform": Composite(_parts(fitted, "position"), CastColumns(torch.zeros((), dtype=torch.int64)))}

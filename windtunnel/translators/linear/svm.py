@@ -42,6 +42,11 @@ def svc(fitted: svm.SVC | svm.NuSVC) -> Predictor:
     """
     count = len(fitted.classes_)
     binary = count == 2
+    if len(fitted.n_support_) not in (0, count):
+        raise UnsupportedEstimator(
+            f"{type(fitted).__name__} has {count} classes, of which {count - len(fitted.n_support_)} had rows of weight 0 "
+            "alone when it was fitted, as in a bagging sample; give each class a row with a weight above 0."
+        )
     if fitted.break_ties and fitted.decision_function_shape == "ovo":
         raise UnsupportedEstimator(
             f"{type(fitted).__name__} with break_ties=True and decision_function_shape='ovo' does not predict; "

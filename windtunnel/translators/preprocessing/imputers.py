@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import numbers
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -36,16 +37,26 @@ def simple_imputer(fitted: SimpleImputer) -> CategoryRecoding | Imputer:
     # For other steps that read the raw column, the value that marks missing numbers is a category.
     marked = [None if pd.isna(fitted.missing_values) else [fitted.missing_values]] * len(statistics)
     marks_numbers = pd.isna(fitted.missing_values) or isinstance(fitted.missing_values, numbers.Real)
-    if not marks_numbers or not all(isinstance(value, numbers.Real) for value in statistics):
+    are_numbers = [isinstance(value, numbers.Real | np.bool_) for value in statistics]
+    if not marks_numbers or not all(are_numbers):
         if reshapes or fitted.add_indicator:
             raise UnsupportedEstimator(
                 f"SimpleImputer over text drops the all-missing columns {sorted({*range(len(empty))} - {*kept})} "
                 f"and adds indicators of the columns {list(map(int, flagged))}; over text only plain filling is "
                 "translated: set keep_empty_features=True and add_indicator=False, or leave those columns out"
             )
-        return CategoryRecoding(_filling(fitted.missing_values, statistics), marked)
+        recoding = CategoryRecoding(_filling(fitted.missing_values, statistics), marked)
+        if not marks_numbers or not any(are_numbers):
+            return recoding
+        columns = [column for column, is_number in enumerate(are_numbers) if is_number]
+        fill = tensor([float(statistics[column]) for column in columns])
+        number = Imputer(fill, missing_marker(fitted), indices(range(len(columns))), indices([]))
+        return replace(recoding, number=number, number_columns=columns)
     module = Imputer(
-        fill=tensor(statistics), missing=missing_marker(fitted), kept=indices(kept), flagged=indices(flagged)
+        fill=tensor([float(value) for value in statistics]),
+        missing=missing_marker(fitted),
+        kept=indices(kept),
+        flagged=indices(flagged),
     )
     if reshapes:
         return module

@@ -66,6 +66,11 @@ def classifier(fitted: CatBoostClassifier) -> Predictor:
         raise UnsupportedEstimator(
             "CatBoostClassifier with loss_function='MultiClassOneVsAll' on two classes; fit it with 'Logloss'"
         )
+    if model.outputs not in (1, len(classes)):
+        raise UnsupportedEstimator(
+            f"CatBoostClassifier(classes_count={len(classes)}) was fitted on {model.outputs} classes; fit it without "
+            "classes_count"
+        )
     return Predictor(
         model.scores(),
         link=link,
