@@ -190,15 +190,16 @@ def _fit_pipeline_and_select(
     options = {name: value for name, value in options.items() if name not in OPTIONS_OF_ONE_FIT}
     if trainer is not None and (trainer.max_epochs or -1) > 0:
         options["epochs"] = trainer.max_epochs
-    source.fit(train if train[2] is not None else train[:2], valid, recipe=recipe, **options)
+    if takes_residual := source.takes_residual_model():
+        source.fit(train if train[2] is not None else train[:2], valid, recipe=recipe, **options)
     ours, theirs = _validation_losses(members, source, recipe, valid)
     worse = (ours - theirs).exceeds_standard_error() if len(train[1]) >= MANY_ROWS else ours.mean > theirs.mean
     if not worse:
         return members
     warn_caller(
         f"on the validation rows the members (mean loss {ours.mean:.4g}) are worse than the fitted "
-        f"pipeline ({theirs.mean:.4g}), which is returned with a residual model. Members miss a fold of rows each: "
-        "give more folds, or more rows.",
+        f"pipeline ({theirs.mean:.4g}), which is returned{' with a residual model' * takes_residual}. Members miss a "
+        "fold of rows each: give more folds, or more rows.",
     )
     return source
 

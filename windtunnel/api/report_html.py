@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from html import escape
+from math import isfinite
 
 from windtunnel.program.records.fit_details import Calibration, Reliability
 from windtunnel.program.records.history import History
@@ -71,15 +72,16 @@ def html_table(
 
 def learning_curve(history: History) -> str:
     """The metric on the validation rows by epoch, with lines at the source's value and at the value that was kept."""
-    values = [row.metric for row in history.epochs]
-    low, high = min(*values, history.start, history.best), max(*values, history.start, history.best)
+    epochs = [row for row in history.epochs if isfinite(row.metric)]  # of a diverged training the first ones
+    values = [*(row.metric for row in epochs), history.start, history.best]
+    low, high = min(values), max(values)
     last, span, left = max(history.epochs[-1].epoch, 1), (high - low) or 1.0, 70  # room for the numbers on the left
     right, bottom = left + SIDE, MARGIN + SIDE
 
     def y(value: float) -> float:
         return bottom - SIDE * (0.05 + 0.9 * (value - low) / span)
 
-    points = " ".join(f"{left + SIDE * row.epoch / last:.1f},{y(row.metric):.1f}" for row in history.epochs)
+    points = " ".join(f"{left + SIDE * row.epoch / last:.1f},{y(row.metric):.1f}" for row in epochs)
     parts = [
         *_frame(left, f"{history.metric} on the {history.validated_on}", "epoch"),
         f'<polyline points="{points}" fill="none" stroke="currentColor" stroke-width="1.5"/>',

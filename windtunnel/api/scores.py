@@ -94,7 +94,9 @@ def measure(
         auroc = roc_auc_score(y == classes[1], decision, sample_weight=weight) if both else np.nan
         scores["auroc"] = float(auroc)
     if probability is not None:
-        scores["log_loss"] = float(log_loss(y, probability, labels=classes, sample_weight=weight))
+        order = np.argsort(classes)  # scikit-learn takes the columns in the order of sorted labels
+        loss = log_loss(y, probability[:, order], labels=classes[order], sample_weight=weight)
+        scores["log_loss"] = float(loss)
     if probability is None or len(classes) > 2:
         scores["accuracy"] = float(accuracy_score(y, model.predict(X), sample_weight=weight))
     return scores

@@ -23,6 +23,8 @@ from windtunnel.trainers.residual.validation_rows import MAX_ROWS, max_validatio
 
 JOINT = "joint training"
 """The name of the candidate."""
+SOFT_TREES = "soft trees"
+"""The name of the candidate that has the soft trees of this fit, before their training."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +55,8 @@ class TrainedTranslation:
             tuned = Candidate(JOINT, training.best_metric, training.best_loss, training.best_epoch, pipeline=state)
         elif len(training.epochs) > 1:
             tuned = Candidate(JOINT, None, rejected=f"no epoch improves {metric.name}")
-        untrained = Candidate("translation", epoch_0.metric, epoch_0.val_loss, epoch=0, pipeline=state)
+        name = SOFT_TREES if softened else "translation"
+        untrained = Candidate(name, epoch_0.metric, epoch_0.val_loss, epoch=0, pipeline=state)
         return cls(metric, training, untrained, source, tuned, softened)
 
     @property
@@ -63,8 +66,9 @@ class TrainedTranslation:
 
     @property
     def candidates(self) -> list[Candidate]:
-        """All of them, the simplest first."""
-        return [each for each in (self.untrained, self.source, self.tuned) if each is not None]
+        """All of them, the model before the fit first."""
+        before = (self.source, self.untrained) if self.softened else (self.untrained, self.source)
+        return [each for each in (*before, self.tuned) if each is not None]
 
 
 def is_trainable(net: TranslatedPipeline) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -106,9 +106,10 @@ class Recipe:
         With ``residual=True``, whether to train the translation itself too: fit tries a residual model on top of the
         source pipeline, then joint training, then a residual model on top of the result, and keeps what is best. The
         other options are then those of joint training (if ``recipe`` is the default, those of the recipe "joint"); the
-        residual models take the default ones, with residual_rank, seed, loss, metric, select, validation_fraction and
-        loader_memory of this recipe. With ``residual=False`` fit trains the translation anyway. The options of "joint"
-        replace every option that a ``Recipe`` leaves at its default, but no argument of ``fit``.
+        residual models take the default ones, with residual_rank, seed, loss, metric, select, validation_fraction,
+        loader_memory and, if it is not None, batch_size of this recipe. With ``residual=False`` fit trains the
+        translation anyway. The options of "joint" replace every option that a ``Recipe`` leaves at its default, but no
+        argument of ``fit``.
     epochs : int or None
         Largest number of passes over the training rows; None for no limit but ``max_steps``. Training ends with a
         validation, the first one at or after this limit. An override of ``epochs`` drops the recipe's ``max_steps`` and
@@ -164,7 +165,7 @@ class Recipe:
     select : str
         "test" or "best_epoch". With "test", the residual model of the epoch with the lowest loss is kept if it passes
         the significance test. With "best_epoch", the epoch with the best metric is kept without that test, if its
-        metric is better than that of the source pipeline.
+        metric is better than that of the source pipeline. Tree-block weights and interactions are tested all the same.
     validation_fraction : float
         Fraction of the training rows, in (0, 1), that fit holds out if no validation rows are given.
     loader_memory : float or None
@@ -322,7 +323,7 @@ class Recipe:
 
     def facts(self) -> dict[str, Any]:
         """The options as JSON values, a custom loss by its name."""
-        facts = asdict(self)
+        facts = {field.name: getattr(self, field.name) for field in fields(self)}
         if callable(self.loss):
             facts["loss"] = getattr(self.loss, "__name__", type(self.loss).__name__)
         return facts

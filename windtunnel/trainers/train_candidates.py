@@ -40,6 +40,8 @@ from windtunnel.trainers.residual.installation import PipelineState
 from windtunnel.trainers.residual.residual_training import train_residual
 from windtunnel.trainers.residual.setup import NoResidual, prepare_residual
 
+UNBOOSTED = "the translation holds the best model without a boosted residual, whose training ended here"
+
 
 @dataclass(frozen=True)
 class FitRun:
@@ -141,10 +143,14 @@ def _train_residual(run: FitRun) -> TrainedCandidates | NoResidual:
     if isinstance(setup, NoResidual):
         return setup
     trained = train_residual(setup, recipe, run.lightning, run.checkpoints)
-    candidates = residual_candidates(net, data, setup, trained, recipe)
-    if trained.training.error is None:
-        candidates = add_boosted(setup, candidates, recipe)
-    return TrainedCandidates(setup.evaluator.metric, trained.training, candidates, initial=candidates[0])
+    candidates, training = residual_candidates(net, data, setup, trained, recipe), trained.training
+    if training.error is None:
+        try:
+            candidates = add_boosted(setup, candidates, recipe)
+        except BaseException as error:  # such as an interrupt: the best of the others is kept, then it is raised again
+            error.add_note(UNBOOSTED)
+            training = replace(training, error=error)
+    return TrainedCandidates(setup.evaluator.metric, training, candidates, initial=candidates[0])
 
 
 def _train_translation(run: FitRun) -> TrainedTranslation:

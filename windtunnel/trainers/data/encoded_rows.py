@@ -14,7 +14,7 @@ from torch import Tensor
 from windtunnel.encode import Batch
 from windtunnel.errors import BadInput
 from windtunnel.program.translated import TranslatedPipeline
-from windtunnel.trainers.data.encoded_loader import EncodedLoader, check_whole, share_steps
+from windtunnel.trainers.data.encoded_loader import EncodedLoader, check_whole, concatenate_items, share_steps
 from windtunnel.trainers.data.encoding import SeenClasses
 from windtunnel.trainers.data.hold_out import can_hold_out, hold_out_mask
 from windtunnel.trainers.data.schema import BatchSchema
@@ -39,7 +39,8 @@ class EncodedRows(EncodedLoader):
     shuffle: bool = True
     seed: int = 0  # of the order of the rows
     drop_last: bool = False  # whether to drop a last batch that is smaller
-    equal: bool = True  # whether all processes take the same number of rows; if not, no row is read twice
+    # Whether all processes take the same number of rows; if not, none is read twice, unless there are fewer rows.
+    equal: bool = True
     schema: BatchSchema | None = None
     scores: Tensor | None = None
     # bool ``[N]``, the rows to validate on where no others are given; None draws them at random
@@ -216,5 +217,10 @@ class LazilyEncodedRows(EncodedRows):
 
     # Only raw rows are in memory, so these work batch by batch.
     map = EncodedLoader.map
-    collect = EncodedLoader.collect
     pin = EncodedLoader.pin
+
+    def collect(self, limit: int) -> Any:
+        """Rows, targets and weights of at most ``limit`` rows, evenly spaced."""
+        index = torch.linspace(0, self.size - 1, min(limit, self.size), dtype=torch.float64).round().long()
+        starts = range(0, len(index), self.batch_size)
+        return concatenate_items([self._take(index, start, start + self.batch_size) for start in starts])

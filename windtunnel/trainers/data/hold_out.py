@@ -9,8 +9,8 @@ from torch import Tensor
 def hold_out_mask(target: Tensor, weight: Tensor | None, fraction: float, seed: int) -> Tensor:
     """A mask of the rows to hold out for validation, bool ``[N]``; stratified by class if the target holds integers.
 
-    Of each class ``round(fraction * count)`` rows are held out, at least one if the class has two. Rows of weight 0
-    do not count, and none of them is held out.
+    Of each class ``round(fraction * count)`` rows are held out, at least one and not all of them if the class has
+    two. Rows of weight 0 do not count, and none of them is held out.
     """
     order = torch.randperm(len(target), generator=torch.Generator().manual_seed(seed))
     if weight is not None:
@@ -19,7 +19,7 @@ def hold_out_mask(target: Tensor, weight: Tensor | None, fraction: float, seed: 
     chosen = torch.zeros(len(target), dtype=torch.bool)
     for stratum in sorted(set(strata.tolist())):
         rows = order[strata == stratum]
-        chosen[rows[: max(round(fraction * len(rows)), 1) if len(rows) > 1 else 0]] = True
+        chosen[rows[: min(max(round(fraction * len(rows)), 1), len(rows) - 1)]] = True
     return chosen
 
 

@@ -86,7 +86,8 @@ class ParquetStream(IterableDataset[Any], EncodedLoader):
     def order(self) -> dict[str, Any]:
         """The facts that determine the order of the rows together with the epoch."""
         facts = {"batch_size": self.batch_size, "shuffle": self.shuffle, "seed": self.seed, "buffer": self.window}
-        return {**facts, "rows": self.groups.rows, "row_groups": self.groups.fingerprint}
+        columns = [self.target, self.weight]
+        return {**facts, "rows": self.groups.rows, "row_groups": self.groups.fingerprint, "targets": columns}
 
     def __len__(self) -> int:
         first, last = self._process_rows()

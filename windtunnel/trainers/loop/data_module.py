@@ -70,6 +70,8 @@ class DataModule(Loaders):
         rows.check_classes(net)
         others = None if valid is None else FitInput(net, recipe, "valid", valid, processes).encoded()
         rows, valid_rows, self.validated_on = _with_validation_rows(rows, others, recipe)
+        if isinstance(rows, EncodedRows):
+            rows.check_batches("train, without the rows held out," if others is None else "train")
         self.shared_fraction = None if others is None else _shared_fraction(rows, others)
         self._is_batched = isinstance(train, EncodedRows)  # by the caller
         super().__init__(self._in_batches(rows, recipe), valid_rows.in_order())

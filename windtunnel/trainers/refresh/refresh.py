@@ -75,12 +75,14 @@ def refresh(
     """
     _check(net, anchor, seed)
 
+    import torch
+
     from windtunnel.progress import log, show_progress
     from windtunnel.trainers.refresh.update import update
 
     anchors = ANCHORS if anchor is None else (float(anchor),)
     inputs = {"new": new, "valid": valid, "replay": replay}
-    with show_progress(progress):
+    with show_progress(progress), torch.inference_mode(False), torch.enable_grad():
         history = update(net, inputs, anchors, keep_old=keep_old, seed=seed)
     net.record(history=history)
     if progress:

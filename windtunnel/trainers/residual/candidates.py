@@ -168,7 +168,9 @@ def _pipeline_candidates(
         """The program with these modules in place of its own, evaluated."""
         if modules == setup.pipeline.modules:
             val_loss, value = setup.evaluator.evaluate(setup.initial.init_scores, setup.valid)
-            epoch = None if len(setup.initial.model.interactions) else 0
+            # Epoch 0 has the interactions too, and the random factors of the columns.
+            is_epoch_0 = not len(setup.initial.model.interactions) and not setup.initial.reads_columns
+            epoch = 0 if is_epoch_0 else None
         else:
             scorer = InitScorer(net, base.with_modules(modules).eval())
             val_loss, value = setup.evaluator.evaluate(scorer.scores, data.valid)

@@ -57,8 +57,8 @@ def install_pipeline(net: TranslatedPipeline, pipeline: PipelineState | Translat
     if isinstance(pipeline, TranslationState):
         net.restore(pipeline)
         return
-    net.replace_program(pipeline.program, origins=_origins(net, pipeline.program), head=pipeline.head)
-    net.replace_modules(pipeline.modules)
+    program = pipeline.program.with_modules(pipeline.modules)  # another one, as steps of residual models follow
+    net.replace_program(program, origins=_origins(net, program), head=pipeline.head)
     if pipeline.modules:
         use_fastest_forms(net)
     net.finish_softening()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -102,7 +102,7 @@ class RowsWithResiduals:
         coder, unit = ColumnCoder.of(net, rows), _unit(head, scores, train.targets.target)
         of_train, of_valid = (_residuals(coder, evaluator.loss, unit, each) for each in (train, valid))
         gradient = of_train.values.square().mean(dim=0).sqrt().clamp_min(torch.finfo(unit.dtype).tiny)
-        of_train, of_valid = (Residuals(each.codes, each.values / gradient) for each in (of_train, of_valid))
+        of_train, of_valid = (replace(each, values=each.values / gradient) for each in (of_train, of_valid))
         sample = of_train.sample(MAX_ROWS, generator)
         scored = valid.with_rows(split_scores(valid.rows, outputs)[1])
         return cls(coder, head, evaluator, unit, gradient, of_train, sample, of_valid, scored)
@@ -131,7 +131,13 @@ class RowsWithResiduals:
 def _residuals(coder: ColumnCoder, loss: Loss, unit: Tensor, labelled: LabelledRows) -> Residuals:
     """Codes of the columns, and residuals in units of the residual model, of rows with init scores."""
     rows, scores = split_scores(labelled.rows, len(unit))
-    return Residuals(coder.codes(rows), negative_gradient(loss, scores, labelled.targets) * unit)
+    return residuals_of(coder.codes(rows), loss, scores, labelled.targets, unit)
+
+
+def residuals_of(codes: Tensor, loss: Loss, scores: Tensor, targets: Targets, unit: Tensor) -> Residuals:
+    """Residuals in these units of rows with these scores."""
+    weight = None if targets.weight is None else targets.weight.to(scores) / targets.weight.mean()
+    return Residuals(codes, negative_gradient(loss, scores, targets) * unit, weight)
 
 
 def _weights(values: list[Tensor], unit: Tensor, loss: Loss, scored: LabelledRows) -> Tensor:

@@ -27,7 +27,8 @@ class Residuals:
     """Codes and residuals of rows."""
 
     codes: Tensor  # int64 ``[N, C]``
-    values: Tensor  # ``[N, K]``, negative gradients of the loss by the scores, rescaled
+    values: Tensor  # ``[N, K]``, negative gradients of the loss by the scores, rescaled, times ``weight``
+    weight: Tensor | None = None  # ``[N]``, with a mean of 1; None if each row counts once
 
     def sample(self, size: int, generator: torch.Generator) -> Residuals:
         """At most ``size`` random rows."""
@@ -37,11 +38,12 @@ class Residuals:
 
     def take(self, index: Tensor) -> Residuals:
         """The rows at these indices."""
-        return Residuals(self.codes[index], self.values[index])
+        return Residuals(self.codes[index], self.values[index], None if self.weight is None else self.weight[index])
 
     def subtract(self, fitted: Tensor) -> Residuals:
         """The same rows, with ``SUBTRACTED_PART`` times ``fitted`` ``[N, K]`` subtracted from the residuals."""
-        return replace(self, values=self.values - SUBTRACTED_PART * fitted)
+        weighted = fitted if self.weight is None else fitted * self.weight.unsqueeze(1)
+        return replace(self, values=self.values - SUBTRACTED_PART * weighted)
 
 
 @dataclass(frozen=True)
@@ -92,13 +94,14 @@ class Interaction:
         """Shrunken mean residual of each cell.
 
         With G_c the sum of the residuals of the n_c rows of cell c and p = ``PRIOR_ROWS``: G_c / (n_c + p), and
-        without row i, (G_c - r_i) / (n_c - 1 + p).
+        without row i, (G_c - r_i) / (n_c - 1 + p). A row of weight w counts as w rows.
         """
-        cell = self.cells(residuals.codes)
+        cell, weight = self.cells(residuals.codes), residuals.weight
         total = residuals.values.new_zeros(self.cell_count, residuals.values.shape[1])
         total.index_add_(0, cell, residuals.values)
-        rows = torch.bincount(cell, minlength=self.cell_count).unsqueeze(1) + PRIOR_ROWS
-        return MeanResiduals(total / rows, (total[cell] - residuals.values) / (rows[cell] - 1))
+        rows = torch.bincount(cell, weight, minlength=self.cell_count).unsqueeze(1) + PRIOR_ROWS
+        own = 1 if weight is None else weight.unsqueeze(1)
+        return MeanResiduals(total / rows, (total[cell] - residuals.values) / (rows[cell] - own))
 
 
 @dataclass(frozen=True)

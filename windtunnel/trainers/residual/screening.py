@@ -114,8 +114,8 @@ def _training_z(fitted: MeanResiduals, train: Residuals) -> float:
 
 
 def _validation_z(interaction: Interaction, fitted: MeanResiduals, valid: Residuals) -> float:
-    predicted = fitted.table[interaction.cells(valid.codes)]
-    return _z(predicted * (valid.values - valid.values.mean(dim=0)))
+    predicted, mean = fitted.table[interaction.cells(valid.codes)], valid.values.mean(dim=0)
+    return _z(predicted * (valid.values - (mean if valid.weight is None else mean * valid.weight.unsqueeze(1))))
 
 
 def _z(products: Tensor) -> float:

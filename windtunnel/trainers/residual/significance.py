@@ -84,7 +84,8 @@ def compare_scores(
     change, error = float((new - old).mean()), float((new - old).std() / max(len(groups) - 1, 1) ** 0.5)
     if abs(change) <= error or not metric.better(float(old.mean()), float(new.mean())):
         return test
-    reason = f"the loss is lower on these rows, but {metric.name} changes by {estimate_text(change, error)}"
+    change_of_metric = f"{metric.name} changes by {estimate_text(change, error)}"
+    reason = f"on rows that had no part in fitting {change_of_metric}, though the loss is lower"
     return replace(test, significant=False, reason=reason, worsens_metric=True)
 
 
@@ -141,7 +142,7 @@ class GroupLosses:
 
     @property
     def mean(self) -> float:
-        """sum_g W_g d_g / sum_g W_g over the groups where d_g is finite; NaN without such a group."""
+        """sum_g W_g d_g / sum_g W_g over the groups where d_g is defined; NaN without such a group."""
         defined = self._defined()
         return float((defined.weight * defined.loss).sum() / defined.weight.sum())
 
@@ -152,7 +153,7 @@ class GroupLosses:
         sqrt(G / (G - 1) sum_g (W_g (d_g - m))^2) / sum_g W_g; for equal weights the standard deviation of d over
         sqrt(G). Scaling all weights does not change it.
         """
-        defined, count = self._defined(), int(self.loss.isfinite().sum())
+        defined, count = self._defined(), int((~self.loss.isnan()).sum())
         deviation = defined.weight * (defined.loss - self.mean)
         return float((deviation.square().sum() * count / (count - 1)).sqrt() / defined.weight.sum())
 
@@ -161,12 +162,12 @@ class GroupLosses:
 
         A group where a custom loss is undefined, because it lacks a class, does not count.
         """
-        count = int(self.loss.isfinite().sum())
-        return count > 0 and self.mean > (self.standard_error if count > 1 else 0.0)
+        count = int((~self.loss.isnan()).sum())
+        return count > 0 and math.isfinite(self.mean) and self.mean > (self.standard_error if count > 1 else 0.0)
 
     def _defined(self) -> GroupLosses:
-        finite = self.loss.isfinite()
-        return GroupLosses(self.loss[finite], self.weight[finite])
+        defined = ~self.loss.isnan()
+        return GroupLosses(self.loss[defined], self.weight[defined])
 
 
 def group_losses(loss: Loss, scores: Tensor, targets: Targets) -> GroupLosses:

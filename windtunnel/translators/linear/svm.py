@@ -44,8 +44,8 @@ def svc(fitted: svm.SVC | svm.NuSVC) -> Predictor:
     binary = count == 2
     if len(fitted.n_support_) not in (0, count):
         raise UnsupportedEstimator(
-            f"{type(fitted).__name__} has {count} classes, of which {count - len(fitted.n_support_)} had rows of weight 0 "
-            "alone when it was fitted, as in a bagging sample; give each class a row with a weight above 0."
+            f"{type(fitted).__name__} has {count} classes, and support vectors of {len(fitted.n_support_)}: the others "
+            "had rows of weight 0 alone, as in a bagging sample; give each class a row with a weight above 0."
         )
     if fitted.break_ties and fitted.decision_function_shape == "ovo":
         raise UnsupportedEstimator(

@@ -19,7 +19,7 @@ from windtunnel.trainers.data.labelled_rows import LabelledRows
 from windtunnel.trainers.residual.boosted.cell_tables import BLOCKS, CellTables, TargetRows, row_blocks
 from windtunnel.trainers.residual.column_coder import ColumnCoder
 from windtunnel.trainers.residual.init_scores import split_scores
-from windtunnel.trainers.residual.interactions import negative_gradient
+from windtunnel.trainers.residual.interactions import residuals_of
 from windtunnel.trainers.residual.mean_residuals import Interaction, Residuals
 from windtunnel.trainers.residual.screening import MAX_COLUMNS, MAX_ORDER, extended, screen
 from windtunnel.trainers.residual.validation_rows import MAX_ROWS
@@ -73,12 +73,12 @@ def fit_features(
     rows, scores = split_scores(train.rows, outputs)
     generator, codes = torch.Generator().manual_seed(seed), coder.codes(rows)
     columns, row_weight = target_columns(head, train.targets.target, outputs), train.targets.weight
-    residuals = Residuals(codes, negative_gradient(loss, scores, train.targets))
+    residuals = residuals_of(codes, loss, scores, train.targets, scores.new_ones(outputs))
     tables_at_most = MAX_FEATURES // (columns.shape[1] + 1)
     column_sets = columns_of_tables(residuals.sample(MAX_ROWS, generator), coder, tables_at_most)
     if not column_sets:
         return None
-    weight = np.ones(len(codes)) if row_weight is None else row_weight.double().numpy()
+    weight = np.ones(len(codes)) if row_weight is None else (row_weight.double() / row_weight.double().mean()).numpy()
     target_rows = TargetRows(codes, columns, weight)
     numbers = len(coder.edges)
     valid_codes = coder.codes(split_scores(valid.rows, outputs)[0])
