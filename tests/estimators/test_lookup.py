@@ -65,7 +65,7 @@ def filled(client):
 @pytest.mark.parametrize("kind", ["mapping", "redis", "asynchronous redis"])
 def test_values_of_the_store_and_nan_for_others(kind, clients):
     store = USERS if kind == "mapping" else clients[kind != "redis"]
-    lookup = Lookup(store, "user:{}", batch_size=2).fit([[3], [4]])
+    lookup = windtunnel.Lookup(store, "user:{}", batch_size=2).fit([[3], [4]])
     expected = [USERS["user:7"], [np.nan] * 2, USERS["user:0"], USERS["user:7"], USERS["user:39"]]
     rows = pd.DataFrame({"user": [7, -1, 0, 7, 39]})
     np.testing.assert_array_equal(lookup.transform(rows), expected)
@@ -75,7 +75,7 @@ def test_values_of_the_store_and_nan_for_others(kind, clients):
 
 def test_every_key_is_asked_for_once_in_batches():
     store = Counted(USERS)
-    lookup = Lookup(store, "user:{}", batch_size=3).fit([[0]])
+    lookup = windtunnel.Lookup(store, "user:{}", batch_size=3).fit([[0]])
     store.requests.clear()
     lookup.transform([[1], [2], [1], [3], [2], [4]])
     assert store.requests == [["user:1", "user:2", "user:3"], ["user:4"]]
@@ -112,3 +112,12 @@ def test_a_translation_looks_up_on_the_host(make, clients):
     assert [host.estimator for host in net.hosts] == ["Lookup"]
     np.testing.assert_allclose(net.predict_proba(rows), pipeline.predict_proba(rows), atol=1e-9)
     np.testing.assert_allclose(windtunnel.compile(net).predict_proba(rows), pipeline.predict_proba(rows), atol=1e-9)
+
+
+def test_whole_numbers_beside_a_missing_one_have_the_same_keys():
+    lookup = windtunnel.Lookup({"song:7": [1.0], "song:8": [2.0]}, "song:{}").fit(pd.DataFrame({"song": [7, 8]}))
+    rows = pd.DataFrame({"song": [7, 8, None]})
+    assert lookup.transform(rows)[:2].tolist() == [[1.0], [2.0]]
+    assert np.isnan(lookup.transform(rows)[2])
+    objects = np.array([[7.0], [8.0]], dtype=object)
+    assert lookup.transform(objects).tolist() == [[1.0], [2.0]] and objects.tolist() == [[7.0], [8.0]]

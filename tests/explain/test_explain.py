@@ -8,10 +8,10 @@ import pandas as pd
 import pytest
 import torch
 from lightgbm import LGBMClassifier, LGBMRegressor
-from sklearn.compose import make_column_transformer
+from sklearn.compose import ColumnTransformer, make_column_transformer
 from sklearn.decomposition import PCA
 from sklearn.ensemble import GradientBoostingClassifier, HistGradientBoostingRegressor, RandomForestClassifier
-from sklearn.feature_extraction.text import CountVectorizer
+from sklearn.feature_extraction.text import CountVectorizer, TfidfTransformer
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.multioutput import MultiOutputRegressor
@@ -358,3 +358,26 @@ def test_what_cannot_be_explained() -> None:
     with pytest.raises(BadInput, match="samples=1"):
         net.explain(X, samples=1)
     assert torch.isfinite(net.scores(X)).all()
+
+
+@pytest.mark.parametrize("make", [windtunnel.compile, windtunnel.translate])
+def test_terms_that_share_a_norm_are_not_additive(make):
+    generator = np.random.default_rng(0)
+    words = ["red", "green", "blue", "cat dog", "dog", "cat"]
+    rows = pd.DataFrame({"a": generator.choice(words, 100), "b": generator.choice(words, 100)})
+    counts = ColumnTransformer([("a", CountVectorizer(), "a"), ("b", CountVectorizer(), "b")])
+    pipeline = make_pipeline(counts, TfidfTransformer(), LogisticRegression(C=100)).fit(
+        rows, generator.integers(0, 2, 100)
+    )
+    net = make(pipeline)
+    explained = net.explain(rows[:10], rows)
+    np.testing.assert_allclose(explained.base + explained.values.sum(axis=1), net.scores(rows[:10]).numpy(), atol=1e-9)
+
+
+def test_columns_may_have_the_names_of_the_frame():
+    rows = pd.DataFrame(np.random.default_rng(0).normal(size=(60, 3)), columns=["score", "base", "output"])
+    net = windtunnel.compile(LogisticRegression().fit(rows, rows["score"] > 0))
+    explained = net.explain(rows[:4], rows)
+    frame = explained.to_frame()
+    assert frame.columns.tolist() == ["base", "score", "base", "output", "score"]
+    np.testing.assert_array_equal(frame.to_numpy()[:, 1:4], explained.values[:, :, 0])

@@ -186,6 +186,9 @@ TENSOR = {"name": "rows", "shape": [1, 2], "datatype": "FP64", "data": [2, 1]}
         {"inputs": [TENSOR | {"datatype": "BOOL", "data": [0.3, True]}]},
         {"inputs": [TENSOR | {"datatype": "BOOL", "data": ["False", True]}]},
         {"inputs": [TENSOR | {"datatype": "FP32", "data": [-1e39, 1]}]},
+        {"inputs": [{name: value for name, value in TENSOR.items() if name != "data"}]},
+        {"inputs": [TENSOR | {"data": None, "shape": [1, 1]}]},
+        {"inputs": [TENSOR | {"datatype": "BYTES", "data": ["a", {}]}]},
     ],
 )
 def test_bad_tensors_are_rejected(call, message):
@@ -401,3 +404,53 @@ def test_one_path_is_a_server_of_one_model(folder):
 def test_limits_that_no_request_can_satisfy_are_rejected(folder, limits):
     with pytest.raises(windtunnel.InvalidOption, match=next(iter(limits))):
         application([folder / "churn.windtunnel"], **limits)
+
+
+def test_an_error_that_is_no_fault_of_the_client_is_counted_and_keeps_its_text(call, monkeypatch, caplog):
+    def fail(*_):
+        raise RuntimeError("a secret")
+
+    monkeypatch.setattr("windtunnel.serving.scoring.rows_of_json", fail)
+    status, answer = call("POST", "/models/line/predict", [[0.0, 1.0]])
+    assert status == 500 and "secret" not in str(answer) and answer["type"] == "ServerError"
+    assert "a secret" in caplog.text
+    assert 'status="500"' in call("GET", "/metrics")[1]
+
+
+def scored_rows(call):
+    lines = call("GET", "/metrics")[1].splitlines()
+    return sum(float(line.split()[-1]) for line in lines if line.startswith("windtunnel_rows_total"))
+
+
+def test_rows_that_are_rejected_are_not_counted_as_scored(call):
+    call("POST", "/models/line/predict", [[0.0, 1.0]])
+    before = scored_rows(call)
+    assert call("POST", "/models/line/predict", [[0.0, 1.0, 2.0]] * 5)[0] == 422 and scored_rows(call) == before
+    assert call("POST", "/models/line/predict", [[0.0, 1.0]] * 5)[0] == 200 and scored_rows(call) == before + 5
+
+
+def test_a_column_that_the_model_does_not_read_may_hold_anything(call, fitted):
+    pipeline, frame = fitted
+    rows = [{**row, "tags": ["a", {"b": 1}]} for row in frame.head(3).to_dict("records")]
+    for several in (rows, rows[:1]):
+        status, answer = call("POST", "/models/churn/predict", several)
+        assert status == 200 and answer["predictions"] == pipeline.predict(frame.head(len(several))).tolist()
+
+
+def test_an_arrow_date_that_pandas_lacks_is_a_bad_request(call, fitted):
+    _, frame = fitted
+    table = pa.Table.from_pandas(frame.head(2), preserve_index=False)
+    table = table.append_column("until", pa.array([10**8, 0], pa.int32()).cast(pa.date32()))
+    status, answer = call("POST", "/models/churn/predict", arrow_stream(table), {"content-type": ARROW})
+    assert status == 422 and "pandas cannot take" in answer["error"]
+
+
+def test_metadata_and_responses_agree_on_the_type_of_unsigned_labels(tmp_path):
+    classes = np.array([3, 2**63 + 5], dtype=np.uint64)
+    net = windtunnel.compile(LogisticRegression().fit([[0.0], [1.0]], classes))
+    net.save(tmp_path / "m.windtunnel")
+    with running(application([tmp_path / "m.windtunnel"])) as port:
+        outputs = request(port, "GET", "/v2/models/m")[1]["outputs"]
+        tensor = {"name": "rows", "shape": [2, 1], "datatype": "FP64", "data": [[-9.0], [9.0]]}
+        answer = request(port, "POST", "/v2/models/m/infer", {"inputs": [tensor]})[1]["outputs"]
+    assert outputs[0]["datatype"] == answer[0]["datatype"] == "UINT64" and answer[0]["data"] == [3, 2**63 + 5]

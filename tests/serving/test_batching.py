@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from sklearn.decomposition import NMF
 from sklearn.experimental import enable_iterative_imputer  # noqa: F401  # makes IterativeImputer importable
+from sklearn.feature_extraction import DictVectorizer
 from sklearn.impute import IterativeImputer
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
@@ -176,3 +177,36 @@ def test_what_is_no_model_and_no_list_of_methods_is_rejected(net, fitted):
         for methods in ("predict", []):
             with pytest.raises(InvalidOption, match="give a list of them"):
                 server.submit(methods, fitted[1])
+
+
+def test_a_wait_without_end_lasts_until_a_batch_is_full(net, fitted):
+    _, X = fitted
+    with windtunnel.Server(net, max_wait_ms=np.inf, max_batch=2) as server:
+        server._seconds = server.QUICK_SECONDS  # through the pool
+        futures = [server.submit(["predict"], X[at : at + 1]) for at in range(2)]
+        assert [future.result(30)[0].tolist() for future in futures] == [net.predict(X[:1]), net.predict(X[1:2])]
+
+
+def test_a_cancelled_request_leaves_the_queue(net, fitted, monkeypatch):
+    _, X = fitted
+    gate = Gate(net, monkeypatch)
+    with windtunnel.Server(net, max_queue=3) as server:
+        server._seconds = server.QUICK_SECONDS
+        running = server.submit(["predict"], X[:1])
+        assert gate.entered.wait(30)
+        waiting = server.submit(["predict"], X[:3])
+        with pytest.raises(Overloaded):
+            server.submit(["predict"], X[:1])
+        assert waiting.cancel() and server.queued_rows == 0
+        after = server.submit(["predict"], X[:3])
+        gate.open.set()
+        assert len(running.result(30)[0]) == 1 and len(after.result(30)[0]) == 3
+
+
+def test_a_single_dict_is_a_row_where_rows_are_dicts():
+    rows = [{"x": 1.0, "city": "Paris"}, {"x": 2.0, "city": "Rome"}] * 20
+    net = windtunnel.compile(make_pipeline(DictVectorizer(), LogisticRegression()).fit(rows, [0, 1] * 20))
+    with windtunnel.Server(net) as server:
+        for seconds in (0.0, server.QUICK_SECONDS):  # scored by the caller, and through the pool
+            server._seconds = seconds
+            assert server.submit(["predict"], rows[0]).result(30)[0].tolist() == net.predict(rows[0]).tolist()

@@ -10,11 +10,12 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import optuna
 import pytest
-from optuna.trial import TrialState
+from optuna.trial import TrialState, create_trial
 from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
@@ -173,3 +174,25 @@ def test_an_interrupt_or_error_ends_the_sweep_and_says_in_which_trial(
     states = [trial.state.name for trial in result.study.trials]
     assert states == ["FAIL", "COMPLETE", "FAIL", "COMPLETE", "COMPLETE"]
     assert result.history["default"].tolist() == [True, False, False]
+
+
+def test_the_best_model_of_another_process_is_kept(tmp_path, monkeypatch):
+    """Another process ends a better trial between the two readings of the study."""
+    folder = tmp_path / "trials"
+    folder.mkdir()
+    objective = SimpleNamespace(model_path=lambda number: folder / f"{number}.windtunnel")
+    sweep, front_of = optuna.create_study(direction="maximize"), study_module.pareto_front
+    sweep.add_trial(create_trial(value=1.0))
+    objective.model_path(0).write_bytes(b"first")
+
+    def front_before_another_process(of):
+        front = front_of(of)
+        monkeypatch.setattr(study_module, "pareto_front", front_of)
+        sweep.add_trial(create_trial(value=2.0))
+        objective.model_path(1).write_bytes(b"second")
+        study_module.keep_best_models(sweep, objective)
+        return front
+
+    monkeypatch.setattr(study_module, "pareto_front", front_before_another_process)
+    study_module.keep_best_models(sweep, objective)
+    assert objective.model_path(1).read_bytes() == b"second"

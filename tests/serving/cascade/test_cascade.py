@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+import torch
 from lightgbm import LGBMClassifier, LGBMRegressor
 from sklearn.base import clone
 from sklearn.compose import make_column_transformer
@@ -20,12 +21,14 @@ from sklearn.preprocessing import (
     FunctionTransformer,
     MinMaxScaler,
     OneHotEncoder,
+    SplineTransformer,
     StandardScaler,
     TargetEncoder,
 )
 from sklearn.svm import LinearSVC
 
 import windtunnel
+from windtunnel.errors import InvalidOption
 from windtunnel.serving.cascade.groups import GroupedPipeline
 from windtunnel.serving.cascade.selection import efficient_groups
 from windtunnel.serving.cascade.statistics import FeatureGroup
@@ -408,3 +411,45 @@ def test_parts_of_nested_concatenations_are_groups(rows):
         expected = np.hstack([block for name, block in zip(grouped.names, blocks, strict=True) if name in kept])
         alone = LogisticRegression().fit(expected[:1500], target[:1500])
         np.testing.assert_allclose(net.predict_proba(frame), alone.predict_proba(expected), atol=1e-9)
+
+
+@pytest.fixture(scope="module")
+def of_positions():
+    """A cascade whose pipeline was fitted on an array, and rows of which it predicts some with the full model."""
+    X = np.random.default_rng(0).normal(size=(3000, 2))
+    y = (X[:, 0] + 3 * X[:, 1] > 0).astype(int)
+    parts = make_column_transformer((StandardScaler(), [0]), (SplineTransformer(), [1]))
+    pipeline = make_pipeline(parts, LogisticRegression()).fit(X[:1500], y[:1500])
+    cost = {"standardscaler": 1e-6, "splinetransformer": 1e-5}
+    train, valid = (X[:1500], y[:1500]), (X[1500:], y[1500:])
+    return windtunnel.cascade(pipeline, train, valid, accuracy_loss=0.2, cost=cost), X[:50]
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        lambda X: {"1": X[:, 1], "0": X[:, 0]},  # in positions of columns, the names do not count
+        lambda X: {"1": pd.Series(X[:, 1], index=range(7, 57)), "0": X[:, 0].tolist()},
+        lambda X: X.tolist(),
+        lambda X: tuple(map(tuple, X)),
+        torch.from_numpy,
+    ],
+    ids=["arrays", "Series and lists", "lists of lists", "tuples", "Tensor"],
+)
+def test_rows_of_every_kind_are_read_alike_by_both_models(of_positions, kind):
+    cascade, X = of_positions
+    rows, wanted = kind(X), cascade.full.predict_proba(kind(X))
+    assert 0 < cascade.confident(cascade.small.predict_proba(rows)).mean() < 1
+    found = cascade.predict_proba(rows)
+    unsure = ~cascade.confident(found)
+    np.testing.assert_allclose(found[unsure], wanted[unsure])
+    assert cascade.top_k(rows, 3).rows.tolist() == cascade.top_k(kind(X), 3).rows.tolist()
+
+
+@pytest.mark.parametrize(
+    "options", [{"k": 1.5}, {"k": "5"}, {"k": 0}, {"k": 1, "ck": np.nan}, {"k": 1, "ck": np.inf}, {"k": 1, "ck": "2"}]
+)
+def test_options_of_top_k_are_checked(of_positions, options):
+    cascade, X = of_positions
+    with pytest.raises(InvalidOption, match="whole numbers k from 1 up"):
+        cascade.top_k(X, **options)
