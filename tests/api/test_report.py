@@ -9,8 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from catboost import CatBoostClassifier
 from export_cases import PIPELINES, fitted, frame, target, translated, with_host_step
 from sklearn.ensemble import RandomForestClassifier
+from sklearn.linear_model import Ridge
 from sklearn.metrics import log_loss, roc_auc_score, root_mean_squared_error
 
 import windtunnel
@@ -202,3 +204,22 @@ def test_the_report_scores_a_classifier_of_several_targets() -> None:
     forest = RandomForestClassifier(3, random_state=0).fit(X, Y)
     scores = windtunnel.compile(forest).report((X, Y), source=forest).test_scores
     assert scores["source pipeline"] == scores["fine-tuned"] == {"accuracy": (forest.predict(X) == Y).mean()}
+
+
+def test_the_log_loss_of_labels_in_an_order_of_their_own() -> None:
+    X = np.random.default_rng(0).normal(size=(300, 3))
+    y = np.where(X[:, 0] + np.random.default_rng(1).normal(size=300) > 0, "yes", "no")
+    options = {"iterations": 20, "verbose": 0, "allow_writing_files": False}
+    net = windtunnel.translate(CatBoostClassifier(class_names=["yes", "no"], **options).fit(X, y))
+    found = net.report((X, y)).test_scores["fine-tuned"]["log_loss"]
+    assert found == pytest.approx(log_loss(y == "yes", net.predict_proba(X)[:, 0]))
+
+
+def test_the_learning_curve_of_a_training_that_diverged() -> None:
+    X = np.random.default_rng(0).normal(size=(300, 3))
+    net = windtunnel.translate(Ridge().fit(X, X[:, 0]))
+    options = {"learning_rate": 1e6, "optimizer": "sgd", "ema": None, "max_steps": 40, "val_check_interval": 20}
+    with pytest.warns(UserWarning, match="training diverged"):
+        net.fit((X, X[:, 0] ** 2), (X, X[:, 0] ** 2), recipe="joint", progress=False, **options)
+    assert net.history is not None and not np.isfinite(net.history.to_frame()["rmse"]).all()
+    assert "nan" not in net.report().to_html()

@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
+from lightgbm import LGBMClassifier
 from sklearn.compose import make_column_transformer
 from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.linear_model import LogisticRegression
@@ -124,3 +125,12 @@ def test_a_file_is_never_its_own_predictions(tmp_path):
     (tmp_path / "v1.3").mkdir()
     assert CliRunner().invoke(app, [*arguments, str(tmp_path / "v1.3")]).exit_code == 0
     assert [path.name for path in (tmp_path / "v1.3").iterdir()] == ["a.parquet"]
+
+
+def test_a_blank_in_a_name_that_the_source_writes_as_an_underscore(tmp_path):
+    rows = pd.DataFrame(np.random.default_rng(0).normal(size=(60, 2)), columns=["a b", "c"])
+    net = windtunnel.compile(LGBMClassifier(n_estimators=2, verbosity=-1).fit(rows, rows["a b"] > 0))
+    net.save(tmp_path / "m.windtunnel")
+    rows.to_parquet(tmp_path / "rows.parquet")
+    (path,) = batch_scoring.predict_files(tmp_path / "m.windtunnel", [tmp_path / "rows.parquet"], tmp_path / "out")
+    np.testing.assert_array_equal(pd.read_parquet(path)["prediction"], net.predict(rows))

@@ -270,3 +270,19 @@ def test_a_score_of_nan_is_rejected(tmp_path):
     assert np.isnan(source.predict(rows)).tolist() == [True, False]  # infinity less infinity
     with pytest.raises(serving.BadRows, match="1 of 2 rows have no finite score"):
         model.predict(dict(zip(model.number_columns, rows.T, strict=True)))
+
+
+def test_a_column_that_was_empty_in_fitting_is_a_number(tmp_path):
+    """Both steps read it: an encoder with an empty vocabulary, and an imputer."""
+    rows = pd.DataFrame({"c": [np.nan] * 40, "x": np.random.default_rng(0).normal(size=40)})
+    zero = SimpleImputer(strategy="constant", fill_value=0.0, keep_empty_features=True)
+    columns = make_column_transformer((OneHotEncoder(handle_unknown="ignore"), ["c"]), (zero, ["c", "x"]))
+    pipeline = make_pipeline(columns, LogisticRegression()).fit(rows, rows["x"] > 0)
+    library = CLibrary(windtunnel.translate(pipeline, calibrate=rows), tmp_path)
+    np.testing.assert_allclose(library.predict_proba(rows), pipeline.predict_proba(rows), atol=1e-12)
+
+
+def test_source_is_compiled_before_it_is_loaded(tmp_path):
+    windtunnel.compile(Ridge().fit([[0.0], [1.0]], [0.0, 1.0])).export(tmp_path / "m.c")
+    with pytest.raises(serving.BadModelFile, match=r"compiled first: cc .* -shared -fPIC m.c -lm -o m.so"):
+        serving.load(tmp_path / "m.c", trusted=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,8 @@ from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.metrics import roc_auc_score
 from sklearn.model_selection import FixedThresholdClassifier
+from torch import Tensor
+from torch.nn.functional import binary_cross_entropy_with_logits
 from torch.utils.data import DataLoader
 from xgboost import XGBRegressor
 
@@ -259,3 +262,39 @@ def test_a_change_that_is_no_better_than_the_source_once_it_is_shrunken_is_not_k
     history = net.fit(train, valid, epochs=1, progress=False).history
     assert history is not None and history.kept is not None and history.kept.name == "translation"
     assert any("gives no better auroc than translation" in candidate.reason for candidate in history.candidates)
+
+
+def test_soft_trees_that_are_kept_without_an_epoch_are_no_translation_as_it_was() -> None:
+    X = np.random.default_rng(0).normal(size=(1500, 4))
+    y = X[:, 0] + np.random.default_rng(1).normal(size=1500) > 0
+    net = windtunnel.translate(LGBMClassifier(n_estimators=5, num_leaves=7, verbosity=-1).fit(X[:500], y[:500]))
+    net.fit((X[:500], y[:500]), (X[500:], y[500:]), recipe="joint", max_steps=1, learning_rate=1e-9, progress=False)
+    history = net.history
+    assert history is not None and history.kept is not None
+    assert [each.name for each in history.candidates][:2] == ["source pipeline", "soft trees"]
+    assert history.changed == (history.kept.name != "source pipeline") and history.start == history.candidates[0].metric
+
+
+def test_a_custom_loss_may_hold_what_cannot_be_copied() -> None:
+    class Locked:
+        def __init__(self) -> None:
+            self.lock = Lock()
+
+        def __call__(self, scores: Tensor, target: Tensor, weight: Tensor | None) -> Tensor:
+            return binary_cross_entropy_with_logits(scores[:, 0], target.to(scores))
+
+    X = np.random.default_rng(0).normal(size=(500, 3))
+    net = windtunnel.translate(LogisticRegression().fit(X, X[:, 0] > 0))
+    net.fit((X, X[:, 0] > 0), loss=Locked(), residual=False, epochs=1, progress=False)
+    assert net.history is not None and net.history.metric == "loss"
+
+
+def test_the_pipeline_is_no_epoch_of_a_residual_model_whose_factors_are_random() -> None:
+    X = np.random.default_rng(0).normal(size=(3000, 3))
+    y = X[:, 0] + np.random.default_rng(1).normal(size=3000) > 0
+    net = windtunnel.translate(LogisticRegression().fit(X[:1500], y[:1500]))
+    net.fit((X[:1500], y[:1500]), (X[1500:], y[1500:]), progress=False)
+    history = net.history
+    assert history is not None
+    translation = next(each for each in history.candidates if each.name == "translation")
+    assert len(history.epochs) > 1 and translation.epoch is None

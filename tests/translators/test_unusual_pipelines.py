@@ -8,13 +8,15 @@ import category_encoders as ce
 import numpy as np
 import pandas as pd
 import pytest
-from sklearn.compose import ColumnTransformer
+from sklearn.base import clone
+from sklearn.compose import ColumnTransformer, make_column_transformer
 from sklearn.ensemble import BaggingRegressor, GradientBoostingRegressor, HistGradientBoostingClassifier
 from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression, LogisticRegressionCV, Ridge
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, PowerTransformer, StandardScaler
+from sklearn.tree import DecisionTreeRegressor
 
 import windtunnel
 from windtunnel.errors import BadInput, UnsupportedEstimator
@@ -141,3 +143,18 @@ def test_the_old_ways_to_combine_classes(estimator: Any, options: dict[str, str]
     net = windtunnel.compile(source)
     np.testing.assert_allclose(net.predict_proba(NUMBERS), source.predict_proba(NUMBERS), atol=1e-9)
     np.testing.assert_allclose(net.decision_function(NUMBERS), source.decision_function(NUMBERS), atol=1e-9)
+
+
+@pytest.mark.parametrize("last", [DecisionTreeRegressor(max_depth=4), Ridge()], ids=["tree", "ridge"])
+@pytest.mark.parametrize("kind", ["numbers", "booleans"])
+def test_an_imputer_of_texts_fills_what_is_read_as_numbers(last: Any, kind: str) -> None:
+    generator = np.random.default_rng(0)
+    values = generator.integers(0, 3, 200) * 7.0 if kind == "numbers" else generator.random(200) < 0.7
+    frame = pd.DataFrame({"k": pd.Series(values, dtype=float if kind == "numbers" else object)})
+    frame["s"] = pd.Series(generator.choice(["u", "v"], 200), dtype=object)
+    target = frame["k"].astype(float) * (1 + (frame["s"] == "u"))
+    columns = make_column_transformer((OneHotEncoder(), [1]), remainder="passthrough", sparse_threshold=0)
+    pipeline = make_pipeline(SimpleImputer(strategy="most_frequent"), columns, clone(last)).fit(frame, target)
+    frame.loc[:20, "k"] = np.nan
+    for make in (windtunnel.compile, windtunnel.translate):
+        np.testing.assert_allclose(make(pipeline).predict(frame), pipeline.predict(frame), atol=1e-9)

@@ -104,6 +104,7 @@ def predictor_head(pipeline: Any, scored: ScoredPredictor, steps: Mapping[str, P
         # A chain has methods which raise if a target has more than two classes.
         with_steps = steps.keys() | ({"predict_log_proba"} if "predict_proba" in steps else set())
         linked = {"predict"} | linked & with_steps
+    linked -= {*predictor.failing}
     return Head(
         task=task,
         link=predictor.link,

@@ -84,6 +84,7 @@ class Predictor:
     over the same ``[B, width]`` columns as ``scores``."""
     dtypes: Mapping[str, str] = field(default_factory=dict)
     """The NumPy dtype of a method's output if it is not float64 (labels have the dtype of ``classes``)."""
+    failing: Collection[str] = ()  # methods of this fitted source that raise for all rows, which are left out
 
 
 @dataclass(frozen=True)

@@ -498,3 +498,14 @@ def test_infinite_numbers_are_told_apart_by_their_sign(tmp_path: Path) -> None:
     stream = windtunnel.stream(net, tmp_path / "rows.parquet", target="y", batch_size=200, shuffle=False)
     with pytest.raises(BadInput, match="1 of 200 rows have no finite score"):
         net.fit(stream, (X[1:800], y[1:800]), residual=False, epochs=1, progress=False)
+
+
+def test_the_order_identifies_the_columns_of_targets_and_weights(tmp_path: Path) -> None:
+    frame = pd.DataFrame(np.random.default_rng(0).normal(size=(50, 2)), columns=["a", "b"])
+    frame["y"] = frame["z"] = frame["a"] > 0
+    frame["w"] = 1.0
+    frame.to_parquet(tmp_path / "rows.parquet")
+    net = windtunnel.translate(LogisticRegression().fit(frame[["a", "b"]], frame["y"]))
+    options = [{"target": "y"}, {"target": "y"}, {"target": "z"}, {"target": "y", "weight": "w"}]
+    orders = [windtunnel.stream(net, tmp_path / "rows.parquet", columns=["a", "b"], **each).order for each in options]
+    assert orders[0] == orders[1] and orders[0] != orders[2] and orders[0] != orders[3]

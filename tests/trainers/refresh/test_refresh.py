@@ -247,3 +247,21 @@ def test_leaves_of_a_forest_are_means_of_old_and_new_targets(forest: Any) -> Non
     leaves, targets = model.apply(X), np.concatenate([y[:600], changed[600:]])
     expected = np.mean([[targets[tree == leaf].mean() for leaf in tree] for tree in leaves.T], axis=0)
     np.testing.assert_allclose(means, expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("switch", [torch.no_grad, torch.inference_mode])
+def test_refresh_where_the_caller_has_switched_gradients_off(switch: Any) -> None:
+    X = np.random.default_rng(0).normal(size=(1000, 4))
+    nets = [windtunnel.translate(LogisticRegression().fit(X, X[:, 0] > 0)) for _ in range(2)]
+    nets[0].refresh((X, X[:, 0] < 0), progress=False)
+    with switch():
+        nets[1].refresh((X, X[:, 0] < 0), progress=False)
+    np.testing.assert_array_equal(nets[0].predict_proba(X), nets[1].predict_proba(X))
+
+
+def test_validation_rows_of_one_class_have_no_auroc() -> None:
+    X = np.random.default_rng(0).normal(size=(200, 4))
+    net = windtunnel.translate(LogisticRegression().fit(X, X[:, 0] > 0))
+    one = X[:, 0] > 0
+    with pytest.raises(BadInput, match="auroc over the validation rows is nan"):
+        net.refresh((X, one), valid=(X[one], one[one]), progress=False)

@@ -206,3 +206,16 @@ def test_scores_of_two_models_are_not_ranked_together() -> None:
         assert compare_scores(EVALUATOR, of_halves, 4 * right, scores, Targets(target)).significant
     pooled = [EVALUATOR.evaluate_scores(scores, Targets(target)).metric for scores in (right, right + offset)]
     assert pooled[1] < pooled[0] - 0.02
+
+
+def test_a_change_with_an_infinite_loss_is_worse() -> None:
+    def log_loss(scores: Tensor, target: Tensor, weight: Tensor | None) -> Tensor:
+        p = scores[:, 0].float().sigmoid()
+        return -(target * p.log() + (1 - target) * (1 - p).log()).mean()
+
+    target = (torch.rand(1000, generator=torch.Generator().manual_seed(0)) < 0.5).float()
+    before, after = torch.zeros(1000, 1, dtype=torch.float64), (2 * target - 1).unsqueeze(1).double()
+    after[:300:5] *= -200
+    test = compare_losses(log_loss, torch.arange(1000), before, after, Targets(target))
+    assert not test.significant and test.worse and test.gain == -torch.inf
+    assert not compare_losses(log_loss, torch.arange(1000), after, before, Targets(target)).significant

@@ -13,11 +13,17 @@ import torch
 from case import MIXED, NUMBERS, columns, logistic, one_hot, quick, scaled, table, targets
 from category_encoders import HashingEncoder
 from lightgbm import LGBMClassifier, LGBMRegressor
-from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.compose import TransformedTargetRegressor
 from sklearn.dummy import DummyClassifier
-from sklearn.ensemble import RandomForestClassifier, StackingClassifier, StackingRegressor, VotingClassifier
+from sklearn.ensemble import (
+    BaggingClassifier,
+    RandomForestClassifier,
+    StackingClassifier,
+    StackingRegressor,
+    VotingClassifier,
+)
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
 from sklearn.model_selection import FixedThresholdClassifier, GridSearchCV
@@ -26,6 +32,7 @@ from sklearn.multioutput import ClassifierChain, MultiOutputClassifier
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from sklearn.semi_supervised import LabelSpreading
+from sklearn.svm import SVC, LinearSVC
 from sklearn.tree import DecisionTreeClassifier
 
 import windtunnel
@@ -339,3 +346,33 @@ def test_trees_too_large_to_soften_stay_hard(monkeypatch: pytest.MonkeyPatch) ->
     assert net.history.best >= net.history.start
     insisted = windtunnel.translate(source, level={"randomforestclassifier": "L1"}).soften()
     assert type(insisted.program.steps[-1].module) is SoftTrees
+
+
+@pytest.mark.parametrize("lacks", [LinearSVC(), SVC()], ids=lambda member: type(member).__name__)
+def test_members_that_lack_the_method_of_a_vote_are_rejected(lacks: Any) -> None:
+    """The source fails too, once it predicts."""
+    vote = VotingClassifier([("a", DummyClassifier()), ("b", lacks)], voting="soft").fit(X, np.arange(len(X)) % 3)
+    with pytest.raises(UnsupportedEstimator, match="has no predict_proba"):
+        windtunnel.compile(vote)
+    threshold = FixedThresholdClassifier(lacks, threshold=0.4, response_method="predict_proba")
+    with pytest.raises(UnsupportedEstimator, match="has no such method"):
+        windtunnel.compile(threshold.fit(X, np.arange(len(X)) % 2))
+
+
+def test_a_bag_of_decisions_about_pairs() -> None:
+    bag = BaggingClassifier(SVC(decision_function_shape="ovo"), n_estimators=3, random_state=0)
+    bag.fit(X, np.arange(len(X)) % 4)
+    for net in (windtunnel.compile(bag), windtunnel.translate(bag)):
+        np.testing.assert_allclose(net.decision_function(ROWS), bag.decision_function(ROWS), atol=1e-9)
+
+
+def test_a_bag_whose_samples_lack_a_class() -> None:
+    """The source predicts, but has no decision function."""
+    target = np.where(np.arange(len(X)) < 3, 4, np.arange(len(X)) % 4)
+    bag = BaggingClassifier(LinearSVC(), n_estimators=3, max_samples=0.05, random_state=0).fit(X, target)
+    assert {len(member.coef_) for member in bag.estimators_} != {5}
+    net = windtunnel.compile(bag)
+    np.testing.assert_array_equal(net.predict(ROWS), bag.predict(ROWS))
+    assert not hasattr(net, "decision_function")
+    with pytest.raises(UnsupportedEstimator, match="support vectors of 4"):
+        windtunnel.compile(clone(bag).set_params(estimator=SVC()).fit(X, target))

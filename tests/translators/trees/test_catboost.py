@@ -6,6 +6,7 @@ import pytest
 
 import windtunnel
 from tests.support.tree_rows import labels, rows, values
+from windtunnel.errors import UnsupportedEstimator
 
 TINY = {"iterations": 6, "depth": 3, "verbose": 0, "allow_writing_files": False, "thread_count": 1}
 
@@ -37,3 +38,11 @@ def test_the_scale_that_catboost_is_given_after_fitting():
     source = cb.CatBoostRegressor(**TINY, loss_function="Poisson").fit(x, np.exp(values(x)))
     source.set_scale_and_bias(0.5, 0.25)
     np.testing.assert_allclose(windtunnel.compile(source).predict(x), source.predict(x), rtol=1e-9)
+
+
+def test_classes_that_no_row_had_are_rejected() -> None:
+    X = np.random.default_rng(0).normal(size=(60, 2))
+    options = {"iterations": 2, "verbose": 0, "loss_function": "MultiClass", "allow_writing_files": False}
+    model = cb.CatBoostClassifier(classes_count=5, **options).fit(X, np.arange(60) % 3)
+    with pytest.raises(UnsupportedEstimator, match="fitted on 3 classes; fit it without classes_count"):
+        windtunnel.compile(model)

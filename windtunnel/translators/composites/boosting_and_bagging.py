@@ -89,7 +89,9 @@ def bagging_classifier(fitted: ensemble.BaggingClassifier) -> Predictor | Compos
     widths = [len(member.classes_) for member in members]
     parts = _parts(fitted, "predict_proba" if all(hasattr(member, "predict_proba") for member in members) else "votes")
     scores = MeanOfMembers(_places(widths, [member.classes_ for member in members], classes), float(len(members)))
-    if hasattr(fitted, "decision_function") and all(_decides_on(member, classes) for member in members):
+    if hasattr(fitted, "decision_function") and not all(_decides_on(member, classes) for member in members):
+        options["failing"] = ["decision_function"]
+    elif hasattr(fitted, "decision_function"):
         columns = _decision_columns(members[0], classes)
         places = sum(widths) + torch.arange(len(members) * columns).reshape(-1, columns)
         decision = MeanOfMembers(places, float(len(members)), flat=columns == 1)

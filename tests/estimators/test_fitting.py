@@ -1,0 +1,36 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import sklearn
+from lightgbm import LGBMRegressor
+from sklearn.pipeline import Pipeline
+from sklearn.preprocessing import StandardScaler
+
+from windtunnel.estimators.fitting import clone_for_refit, fit_estimator
+
+X = np.random.default_rng(0).normal(size=(300, 3))
+Y = X[:, 0] + 100 * (np.arange(300) >= 150)
+WEIGHT = np.where(np.arange(300) < 150, 1.0, 0.0)
+
+
+@pytest.mark.parametrize("name", ["n_estimators", "num_iterations", "num_boost_round"])
+def test_a_refitted_booster_has_the_trees_at_which_it_stopped_whatever_their_option_is_called(name: str) -> None:
+    options = {name: 300, "early_stopping_round": 2, "verbosity": -1}
+    fitted = LGBMRegressor(**options)
+    fit_estimator(fitted, X, Y, validation=(X[:50], Y[:50] + np.arange(50)))
+    assert fitted.best_iteration_ < 300
+    refitted = clone_for_refit(fitted).fit(X, Y)
+    assert refitted.n_estimators_ == fitted.best_iteration_
+
+
+@pytest.mark.parametrize("requested", [True, False])
+def test_routed_weights_reach_the_steps_before_a_booster_that_stops_early(requested: bool) -> None:
+    with sklearn.config_context(enable_metadata_routing=True):
+        scaler = StandardScaler().set_fit_request(sample_weight=requested)
+        booster = LGBMRegressor(n_estimators=5, early_stopping_round=2, verbosity=-1)
+        pipeline = Pipeline([("s", scaler), ("m", booster.set_fit_request(sample_weight=True))])
+        fitted = fit_estimator(pipeline, X, Y, WEIGHT, validation=(X[:50], Y[:50]))
+        plain = sklearn.clone(pipeline).set_params(m__early_stopping_round=None)
+        wanted = fit_estimator(plain, X, Y, WEIGHT)["s"].mean_
+    np.testing.assert_allclose(fitted["s"].mean_, wanted)
