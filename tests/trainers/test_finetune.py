@@ -19,6 +19,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader
 
 from windtunnel.errors import BadInput
+from windtunnel.program.records.number_text import value_text
 from windtunnel.trainers.data.loader import loader
 
 
@@ -39,7 +40,8 @@ def test_it_learns(task: str) -> None:
     assert history.epochs[8].train_loss < history.epochs[1].train_loss
     assert history.best == history.epochs[history.best_epoch].metric
     assert torch.equal(net.frozen, frozen) and not net.training
-    assert f"{history.metric} {history.start:.6f} -> {history.best:.6f} on 200 validation rows" in str(history)
+    values = f"{value_text(history.start)} -> {value_text(history.best)}"
+    assert f"{history.metric} {values} on 200 validation rows" in str(history)
 
 
 def test_the_net_holds_the_epoch_that_the_history_names() -> None:

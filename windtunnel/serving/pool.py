@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from threading import TIMEOUT_MAX, Condition
 from time import monotonic
+from weakref import ref
 
 from windtunnel.errors import InvalidOption, Overloaded
 from windtunnel.serving.stages import Outputs, Task
@@ -62,11 +63,13 @@ class Pool:
             self._requests.append(request)
             self.rows += request.task.count
             self._changed.notify()
-        request.outputs.add_done_callback(partial(self._remove_cancelled, request))
+        # A future lives as long as its caller keeps it, the request and its model only until it is done.
+        request.outputs.add_done_callback(partial(self._remove_cancelled, ref(request)))
 
-    def _remove_cancelled(self, request: Request, outputs: Future[Outputs]) -> None:
+    def _remove_cancelled(self, reference: ref[Request], outputs: Future[Outputs]) -> None:
+        request = reference()
         with self._changed:
-            if outputs.cancelled() and request in self._requests:
+            if request is not None and outputs.cancelled() and request in self._requests:
                 self._requests.remove(request)
                 self.rows -= request.task.count
 
