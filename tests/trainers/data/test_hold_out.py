@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -40,3 +42,17 @@ def test_a_part_of_rows_that_are_encoded_batch_by_batch_comes_from_all_of_them(
     assert len(rows.numbers) == 100 and target.bincount().tolist() == [50, 50]
     every, targets = valid.collect(5000)
     assert torch.equal(every.numbers, net.encode(X[1::2]).numbers) and targets.tolist() == y[1::2].tolist()
+
+
+@pytest.mark.parametrize("held_out", [True, False])
+@pytest.mark.parametrize("options", [{"epochs": 2}, {"recipe": "joint", "max_steps": 20}], ids=str)
+def test_training_rows_of_weight_0_are_left_out(options: dict[str, Any], held_out: bool) -> None:
+    random = np.random.default_rng(0)
+    X = random.integers(0, 8, size=(2000, 3)).astype(float)
+    y, weight = (X[:, 0] + X[:, 1]) % 2 == 0, (random.random(2000) < 0.8).astype(float)
+    source, counted, valid = LogisticRegression().fit(X, y), weight > 0, None if held_out else (X[:600], y[:600])
+    nets = [windtunnel.translate(source) for _ in range(2)]
+    nets[0].fit((X, y, weight), valid, progress=False, **options)
+    nets[1].fit((X[counted], y[counted], weight[counted]), valid, progress=False, **options)
+    assert nets[0].history is not None and nets[0].history.changed
+    np.testing.assert_array_equal(nets[0].predict_proba(X), nets[1].predict_proba(X))

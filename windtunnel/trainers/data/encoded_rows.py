@@ -17,6 +17,7 @@ from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.trainers.data.encoded_loader import EncodedLoader, check_whole, concatenate_items, share_steps
 from windtunnel.trainers.data.encoding import SeenClasses
 from windtunnel.trainers.data.hold_out import can_hold_out, hold_out_mask
+from windtunnel.trainers.data.labelled_rows import counted_rows
 from windtunnel.trainers.data.schema import BatchSchema
 from windtunnel.trainers.processes import rank, world
 
@@ -151,6 +152,14 @@ class EncodedRows(EncodedLoader):
     def collect(self, limit: int) -> Any:
         """All rows, whatever the limit."""
         return (self.rows, self.target) if self.weight is None else (self.rows, self.target, self.weight)
+
+    def counted(self) -> Self:
+        """The rows with a weight above 0; all rows if there are none."""
+        mask = counted_rows(self.weight)
+        if mask is None:
+            return self
+        held_out = None if self.held_out is None else self.held_out[mask]
+        return self._with_blocks(lambda block: block[mask], held_out=held_out)
 
     def hold_out(self, fraction: float, seed: int) -> tuple[Self, Self] | None:
         """Split the rows into a training and a validation part; None if too few rows or classes are left in one.

@@ -54,12 +54,14 @@ class LabelledRows:
             return self
         return self.take(torch.randperm(len(self), generator=generator)[:limit])
 
-    def with_weight(self) -> tuple[LabelledRows, Tensor | None]:
-        """The rows with a weight above 0 and their mask, bool ``[N]``.
+    def counted(self) -> LabelledRows:
+        """The rows with a weight above 0; all rows if there are none."""
+        mask = counted_rows(self.targets.weight)
+        return self if mask is None else self.take(mask)
 
-        All rows and None if every weight, or no weight, is above 0.
-        """
-        weight = self.targets.weight
-        if weight is None or bool((mask := weight > 0).all()) or not mask.any():
-            return self, None
-        return self.take(mask), mask
+
+def counted_rows(weight: Tensor | None) -> Tensor | None:
+    """A mask of the rows with a weight above 0, bool ``[N]``; None if every weight, or none, is above 0."""
+    if weight is None or bool((mask := weight > 0).all()) or not mask.any():
+        return None
+    return mask

@@ -69,6 +69,8 @@ class DataModule(Loaders):
         rows = FitInput(net, recipe, "train", train, processes, validated=valid is not None).encoded()
         rows.check_classes(net)
         others = None if valid is None else FitInput(net, recipe, "valid", valid, processes).encoded()
+        if isinstance(rows, EncodedRows):
+            rows = rows.counted()
         rows, valid_rows, self.validated_on = _with_validation_rows(rows, others, recipe)
         if isinstance(rows, EncodedRows):
             rows.check_batches("train, without the rows held out," if others is None else "train")

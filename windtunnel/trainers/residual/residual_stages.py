@@ -84,7 +84,7 @@ class ResidualForTraining:
     head: Head  # of the pipeline with the residual model
     evaluator: Evaluator
     gradient: float  # root mean square of the loss's gradient by the scores; 0 where the scores are perfect
-    # ``[N, K]``, scores of the interactions for each training row with a weight above 0, fitted without that row
+    # ``[N, K]``, scores of the interactions for each training row, fitted without that row
     offset: Tensor
 
     @property
@@ -122,17 +122,12 @@ class ResidualForTraining:
         """The number K of raw scores."""
         return len(self.model.unit)
 
-    def training_batches(self, loader: EncodedLoader, mask: Tensor | None) -> EncodedLoader:
+    def training_batches(self, loader: EncodedLoader) -> EncodedLoader:
         """Training batches whose init scores include the interactions, fitted for each row without that row.
 
-        Rows outside the mask, whose weight is 0, get no scores of interactions. Rows of a stream get the plain ones,
-        which are fitted on a sample of the stream.
+        Rows of a stream get the plain ones, which are fitted on a sample of the stream.
         """
-        offset = self.offset
-        if mask is not None:
-            offset = self.offset.new_zeros(len(mask), self.outputs)
-            offset[mask] = self.offset
-        return loader.map(self.add_interactions, lambda rows: add_offset(self.select_columns(rows), offset))
+        return loader.map(self.add_interactions, lambda rows: add_offset(self.select_columns(rows), self.offset))
 
     def validation_batches(self, loader: EncodedLoader) -> EncodedLoader:
         """Validation batches whose init scores include the interactions."""

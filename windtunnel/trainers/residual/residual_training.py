@@ -78,9 +78,9 @@ def _other_half_scores(
     Rows of a stream are not read again: these models are trained on a sample of it. The error is one that ended a
     training, such as an interrupt.
     """
-    halves, mask, training = setup.validation_halves, setup.mask, setup.train
+    halves, training = setup.validation_halves, setup.train
     if training.rows is None:
-        sample, mask = setup.train_rows, None
+        sample = setup.train_rows
         batch_size = recipe.rows_per_step(len(sample))
         training = EncodedRows(sample.rows, *sample.targets, batch_size=batch_size, seed=recipe.seed)
     scores = torch.zeros_like(halves.interaction_scores)
@@ -89,7 +89,7 @@ def _other_half_scores(
             if initial is not None:
                 residual, of_half = initial.copy(), halves.rows.take(halves.split.subsets[half])
                 valid = residual.validation_batches(EncodedRows(of_half.rows, *of_half.targets).in_order())
-                loaders = Loaders(residual.training_batches(training, mask), valid)
+                loaders = Loaders(residual.training_batches(training), valid)
                 result = _train_where_defined(residual, loaders, recipe, lightning)
                 if result is not None and result.error is not None:
                     notes = getattr(result.error, "__notes__", [])[:-1]  # the last one is about this model

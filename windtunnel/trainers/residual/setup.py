@@ -40,7 +40,6 @@ class ResidualSetup:
     train: EncodedLoader
     valid: EncodedLoader
     train_rows: LabelledRows  # training rows with init scores, without those of weight 0: all, or a sample of a stream
-    mask: Tensor | None  # bool ``[N]``, training rows with a weight above 0; None if all have one
 
     @property
     def evaluator(self) -> Evaluator:
@@ -53,7 +52,7 @@ class ResidualSetup:
 
     def training_loaders(self) -> Loaders:
         """The same rows with the scores of the interactions added, and only the columns that the model reads."""
-        train = self.initial.training_batches(self.train, self.mask)
+        train = self.initial.training_batches(self.train)
         return Loaders(train, self.initial.validation_batches(self.valid))
 
 
@@ -100,7 +99,7 @@ def prepare_residual(net: TranslatedPipeline, data: DataModule, recipe: Recipe) 
     scorer = InitScorer(net, pipeline.exact_program())
     train, valid = scorer.add_to(data.train), scorer.add_to(data.valid)
     scored = validation.with_rows(scorer.add_init_scores(validation.rows) if valid.rows is None else valid.rows)
-    counted, mask = LabelledRows.of(train.collect(MAX_ROWS)).with_weight()
+    counted = LabelledRows.of(train.collect(MAX_ROWS)).counted()
     with_residuals = RowsWithResiduals.of(net, base.head, counted, scored, evaluator, generator)
     initial, validation_halves = fit_interactions(with_residuals, scored, split, recipe.residual_rank, generator)
     return ResidualSetup(
@@ -112,5 +111,4 @@ def prepare_residual(net: TranslatedPipeline, data: DataModule, recipe: Recipe) 
         train=train,
         valid=valid,
         train_rows=counted,
-        mask=mask,
     )

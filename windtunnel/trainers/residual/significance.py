@@ -176,7 +176,7 @@ def group_losses(loss: Loss, scores: Tensor, targets: Targets) -> GroupLosses:
     Neighbouring rows are grouped, so that the standard error includes correlation over time. Rows of weight 0 are left
     out.
     """
-    counted, _ = LabelledRows(scores, targets).with_weight()
+    counted = LabelledRows(scores, targets).counted()
     order = balanced_order(counted.targets.target)
     groups = [counted.take(rows) for rows in order.tensor_split(min(GROUPS, len(order)))]
     losses = torch.stack([loss(group.rows, *group.targets) for group in groups])
