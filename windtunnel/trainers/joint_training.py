@@ -62,7 +62,7 @@ class TrainedTranslation:
     @property
     def initial(self) -> Candidate:
         """The model before the fit."""
-        return self.source if self.softened and self.source is not None else self.untrained
+        return self.candidates[0]
 
     @property
     def candidates(self) -> list[Candidate]:

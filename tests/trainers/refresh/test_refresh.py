@@ -21,7 +21,7 @@ from sklearn.preprocessing import OrdinalEncoder
 import windtunnel
 from windtunnel.errors import BadInput, InvalidOption
 from windtunnel.objectives.losses import Loss, logistic, softmax, squared
-from windtunnel.trainers.refresh.value_groups import RefreshRows, row_derivatives
+from windtunnel.trainers.refresh.value_groups import ScoredTargets, row_derivatives
 
 Rows = tuple[pd.DataFrame, NDArray[np.int64]]
 
@@ -218,7 +218,7 @@ def test_derivatives_are_those_of_the_closed_forms(loss: Loss, outputs: int) -> 
     values = torch.randn(50, outputs, generator=generator)
     target = values if loss is squared else torch.randint(0, max(outputs, 2), (50,), generator=generator)
     weight = torch.rand(50, dtype=torch.float64, generator=generator)
-    gradient, curvature = row_derivatives(loss, RefreshRows(scores, target, weight), second=True)
+    gradient, curvature = row_derivatives(loss, ScoredTargets(scores, target, weight), second=True)
     if loss is squared:
         first, second = 2 * (scores - values) / outputs, torch.full_like(scores, 2 / outputs)
     else:

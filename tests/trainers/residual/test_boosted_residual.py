@@ -25,7 +25,7 @@ from windtunnel.modules.trees.hard import HardTrees
 from windtunnel.objectives.losses import LOSSES
 from windtunnel.trainers.data.labelled_rows import Targets
 from windtunnel.trainers.residual.boosted.boosting import Datasets, boost, boosting_derivatives
-from windtunnel.trainers.residual.boosted.cell_tables import PRIOR_ROWS, CellTables, TargetRows, row_blocks
+from windtunnel.trainers.residual.boosted.cell_tables import TARGET_PRIOR_ROWS, CellTables, TargetRows, row_blocks
 from windtunnel.trainers.residual.boosted.fit_boosted import BoostedResidual
 from windtunnel.trainers.residual.boosted.fit_targets import FitTargets
 from windtunnel.trainers.residual.init_scores import ResidualInputs
@@ -87,8 +87,8 @@ def test_features_leave_the_block_of_a_row_out() -> None:
             same = (codes[:, columns] == codes[row, columns]).all(dim=1).numpy()
             cell, other = same, same & (block != block[row])
             for part, values in ((other, features), (cell, tables.features(codes))):
-                total = (target[part] * weight[part, None]).sum(axis=0) + PRIOR_ROWS * mean
-                expected = [*total / (weight[part].sum() + PRIOR_ROWS), weight[part].sum()]
+                total = (target[part] * weight[part, None]).sum(axis=0) + TARGET_PRIOR_ROWS * mean
+                expected = [*total / (weight[part].sum() + TARGET_PRIOR_ROWS), weight[part].sum()]
                 assert np.allclose(values[row, 3 * interaction : 3 * interaction + 3], expected, rtol=1e-5)
 
 

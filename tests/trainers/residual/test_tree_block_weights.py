@@ -16,7 +16,7 @@ from windtunnel.objectives.metrics import Metric
 from windtunnel.program.head import Head
 from windtunnel.trainers.data.labelled_rows import LabelledRows, Targets
 from windtunnel.trainers.residual import tree_block_weights
-from windtunnel.trainers.residual.tree_block_weights import BLOCKS, fit_block_weights
+from windtunnel.trainers.residual.tree_block_weights import TREE_BLOCKS, fit_block_weights
 
 DRAWS = torch.Generator().manual_seed(0)
 
@@ -55,7 +55,7 @@ def test_trees_that_overfit_get_weights_below_1(kind: str) -> None:
     ratio = weighted.ensemble().leaf_value / np.where(trees.ensemble().leaf_value == 0, 1, trees.ensemble().leaf_value)
     assert ratio.min() >= 0 and ratio.max() <= 1 + 1e-6
     classes = weighted.outputs
-    assert len(np.unique(ratio.round(5))) <= BLOCKS + 1 and len(weighted.ensemble().output) == 60 * classes
+    assert len(np.unique(ratio.round(5))) <= TREE_BLOCKS + 1 and len(weighted.ensemble().output) == 60 * classes
 
 
 def test_rows_sorted_by_their_target_give_weights_too(monkeypatch: pytest.MonkeyPatch) -> None:

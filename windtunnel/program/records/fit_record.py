@@ -53,9 +53,10 @@ class CandidateResult:
     Attributes
     ----------
     name : str
-        "translation" (as it was before), "source pipeline" (with exact trees), "tree-block weights", "interactions",
-        "residual model", "boosted residual", "joint training", or several of these, as in "joint training +
-        interactions" and "residual model + boosted"; of a refresh "anchor 50" or "anchor 50 with replay".
+        "translation" (as it was before), "source pipeline" (with exact trees), "soft trees" (before their training),
+        "tree-block weights", "interactions", "residual model", "boosted residual", "joint training", or several of
+        these, as in "joint training + interactions" and "residual model + boosted"; of a refresh "anchor 50" or "anchor
+        50 with replay".
     metric, loss : float or None
         Their values on all validation rows, with ``installed_part`` of the change; None where fit computes none.
     gain, standard_error : float or None

@@ -19,7 +19,7 @@ from windtunnel.program.program import IDS
 from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.trainers.refresh.forest_leaves import ForestLeaves, leaves_of
 from windtunnel.trainers.refresh.residual_columns import positions_of_new_categories
-from windtunnel.trainers.refresh.value_groups import RefreshRows, ValueGroup, fit_groups
+from windtunnel.trainers.refresh.value_groups import ScoredTargets, ValueGroup, fit_groups
 
 TABLE_PASSES = 10
 
@@ -92,7 +92,7 @@ class MovableValues:
 
         See ``ForestLeaves.fit`` and ``fit_groups``.
         """
-        rows, forest = RefreshRows(self.scores.clone(), target, weight.double()), None
+        rows, forest = ScoredTargets(self.scores.clone(), target, weight.double()), None
         if self.forest is not None:
             value = self.forest.fit(target, rows.weight, anchor)
             forest = value - self.forest.trees.value

@@ -24,7 +24,7 @@ from windtunnel.trainers.data.labelled_rows import Targets
 from windtunnel.trainers.loop.evaluation import Evaluation, Evaluator, check_initial_value
 from windtunnel.trainers.recipe import Recipe
 from windtunnel.trainers.refresh.movable_values import MovableValues, MovedValues
-from windtunnel.trainers.refresh.refresh_rows import RefreshData, read_input
+from windtunnel.trainers.refresh.refresh_data import RefreshData, read_input
 from windtunnel.trainers.refresh.residual_columns import add_new_categories, extend_residual
 from windtunnel.trainers.residual.installation import PipelineState, install_pipeline, mark_initial_residual_weights
 from windtunnel.trainers.residual.significance import SignificanceTest, compare_losses

@@ -17,7 +17,7 @@ TINY = torch.finfo(torch.float64).tiny
 
 
 @dataclass(frozen=True)
-class RefreshRows:
+class ScoredTargets:
     """Raw scores float64 ``[N, K]``, targets, and weights ``[N]``; rows of weight 0 are scored but not fitted."""
 
     scores: Tensor
@@ -53,7 +53,9 @@ class ValueGroup:
         return total.index_add_(0, self.place.flatten(), (parts * self.unit).flatten())
 
 
-def fit_groups(rows: RefreshRows, groups: Sequence[ValueGroup], passes: int, loss: Loss, anchor: float) -> list[Tensor]:
+def fit_groups(
+    rows: ScoredTargets, groups: Sequence[ValueGroup], passes: int, loss: Loss, anchor: float
+) -> list[Tensor]:
     """Move the values of all groups, group by group in ``passes`` passes, and with them the scores of the rows.
 
     A value v moves by a part of a Newton step with a penalty towards its old value v0. With gradient G and curvature H
@@ -78,7 +80,7 @@ def fit_groups(rows: RefreshRows, groups: Sequence[ValueGroup], passes: int, los
     return moved
 
 
-def row_derivatives(loss: Loss, rows: RefreshRows, *, second: bool = False) -> tuple[Tensor, Tensor]:
+def row_derivatives(loss: Loss, rows: ScoredTargets, *, second: bool = False) -> tuple[Tensor, Tensor]:
     """First and, with ``second``, second derivatives of each row's weighted loss by its scores, ``[N, K]``.
 
     Second derivatives are kept above a hundredth of their mean. A loss without any, such as the absolute error, gets

@@ -25,7 +25,7 @@ from windtunnel.trainers.loop.evaluation import Evaluator
 from windtunnel.trainers.residual.significance import SignificanceTest, compare_scores
 from windtunnel.trainers.residual.validation_rows import SplitRows
 
-BLOCKS = 10
+TREE_BLOCKS = 10
 STEPS = 200
 LEARNING_RATE = 0.02
 MAX_FITTED_ROWS = 10_000
@@ -95,14 +95,14 @@ def fit_block_weights(trees: HardTrees, rows: LabelledRows, loss: Loss, generato
     ``MAX_FITTED_ROWS`` are sampled. The trees are boosted, with one value per leaf. ``loss`` takes raw scores, targets
     and weights.
     """
-    if trees.vector or trees.divisor != 1 or trees.root.shape[0] < BLOCKS * trees.outputs:
+    if trees.vector or trees.divisor != 1 or trees.root.shape[0] < TREE_BLOCKS * trees.outputs:
         return None
     rows = rows.random(MAX_FITTED_ROWS, generator)
     inputs: Tensor = rows.rows
     values = trees.leaf_values(inputs)  # [N, K, rounds]
     rounds = values.shape[2]
-    block = torch.arange(rounds) * BLOCKS // rounds
-    sums = values.new_zeros(*values.shape[:2], BLOCKS).index_add_(2, block, values).to(inputs.dtype)
+    block = torch.arange(rounds) * TREE_BLOCKS // rounds
+    sums = values.new_zeros(*values.shape[:2], TREE_BLOCKS).index_add_(2, block, values).to(inputs.dtype)
     weights = _minimise(sums, trees.base.to(sums.dtype), loss, rows.targets)
     if bool((weights > 0.99).all()):
         return None
@@ -127,7 +127,7 @@ def _with_leaves(ensemble: TreeEnsemble, values: NDArray[np.float64], dtype: tor
 
 
 def _minimise(sums: Tensor, base: Tensor, loss: Loss, targets: Targets) -> Tensor:
-    weights = torch.ones(BLOCKS, dtype=sums.dtype, requires_grad=True)
+    weights = torch.ones(TREE_BLOCKS, dtype=sums.dtype, requires_grad=True)
     optimizer = torch.optim.Adam([weights], LEARNING_RATE)
     for _ in range(STEPS):
         optimizer.zero_grad()

@@ -14,11 +14,11 @@ from windtunnel.modules.linear.residual_model import cell_keys, padded_columns
 from windtunnel.modules.tables.cell_statistics import CellStatistics
 from windtunnel.trainers.residual.mean_residuals import Interaction
 
-PRIOR_ROWS = 3
+TARGET_PRIOR_ROWS = 3
 """Rows with the mean target that are added to each cell."""
 MAX_CELLS = 2**24
 """The most cells of an interaction. Only cells with rows are stored, so there may be many: hashes rarely collide."""
-BLOCKS = {"contiguous": 60, "random": 20}
+ROW_BLOCKS = {"contiguous": 60, "random": 20}
 """A way to form blocks of training rows -> the number of blocks. The features of a row come from all other blocks."""
 
 
@@ -67,7 +67,7 @@ class CellSums:
 class CellTables:
     """Target statistics and weights of the training rows of each cell, by interaction.
 
-    With G_c and W_c the sums of a cell, m the mean target and p = ``PRIOR_ROWS``, its target statistic is
+    With G_c and W_c the sums of a cell, m the mean target and p = ``TARGET_PRIOR_ROWS``, its target statistic is
     (G_c + p m) / (W_c + p), and its second feature is W_c. A training row's features are those of the sums over all
     other blocks of rows.
     """
@@ -141,13 +141,13 @@ class CellTables:
     def _columns(self, targets: NDArray[np.float64], weights: NDArray[np.float64]) -> NDArray[np.float32]:
         """Statistics and weights of cells, ``[n, K + 1]``; float32, so that all precisions find the same bins."""
         weights = weights.clip(min=0)[:, None]
-        statistics = (targets + PRIOR_ROWS * self.mean) / (weights + PRIOR_ROWS)
+        statistics = (targets + TARGET_PRIOR_ROWS * self.mean) / (weights + TARGET_PRIOR_ROWS)
         return np.hstack([statistics, weights]).astype(np.float32)
 
 
 def row_blocks(kind: str, rows: int, seed: int) -> NDArray[np.int64]:
     """The block of each row, int64 ``[rows]``: neighbouring rows ("contiguous"), or random ones."""
-    block = np.arange(rows) * BLOCKS[kind] // rows
+    block = np.arange(rows) * ROW_BLOCKS[kind] // rows
     return block if kind == "contiguous" else np.random.default_rng(seed).permutation(block)
 
 

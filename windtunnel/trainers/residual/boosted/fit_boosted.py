@@ -20,7 +20,7 @@ from windtunnel.objectives.losses import Loss
 from windtunnel.trainers.data.labelled_rows import LabelledRows
 from windtunnel.trainers.residual.boosted.binned_features import BinnedFeatures
 from windtunnel.trainers.residual.boosted.boosting import Boosting, Datasets, boost
-from windtunnel.trainers.residual.boosted.cell_tables import BLOCKS
+from windtunnel.trainers.residual.boosted.cell_tables import ROW_BLOCKS
 from windtunnel.trainers.residual.boosted.features import BoostedFeatures
 from windtunnel.trainers.residual.boosted.fit_targets import FitTargets
 from windtunnel.trainers.residual.boosted.network import NetworkTraining, scaled, train_network
@@ -157,7 +157,7 @@ def _short_runs(targets: FitTargets, features: BoostedFeatures) -> dict[str, Boo
     every_nth = targets.every(step)
     return {
         blocks: boost(every_nth, Datasets.of(features.train[blocks][::step], features.valid), SHORT_RUN_TREES)
-        for blocks in BLOCKS
+        for blocks in ROW_BLOCKS
     }
 
 
