@@ -141,9 +141,9 @@ def _overhead(model: Model) -> str:
     """How long the parts of a request take without HTTP."""
     from benchmarks.serving.server import _open
     from windtunnel.serving.messages import parse_json, response_json, rows_of_json
+    from windtunnel.serving.queue_steps import main_net
     from windtunnel.serving.responses import to_json
     from windtunnel.serving.schema import Schema
-    from windtunnel.serving.stages import main_net
 
     net = _open(model.path)
     schema, body = Schema.of(main_net(net)), json.dumps(model.rows[:1]).encode()

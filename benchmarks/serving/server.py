@@ -16,7 +16,7 @@ from windtunnel.serving.app import App
 from windtunnel.serving.batching import Server
 from windtunnel.serving.connection import uvicorn_options
 from windtunnel.serving.models import Limits, Models, Views
-from windtunnel.serving.stages import Task
+from windtunnel.serving.queue_steps import Task
 
 
 class Queued(Server):
@@ -26,29 +26,29 @@ class Queued(Server):
 
 
 class WholeRequests(Queued):
-    """A cascade in one stage: a batch leaves when its last row is done."""
+    """A cascade in one step: a batch leaves when its last row is done."""
 
     @staticmethod
-    def first_stage(net: Any) -> Any:
-        """Both stages as one."""
-        return BothStages(Server.first_stage(net))
+    def first_step(net: Any) -> Any:
+        """Both steps as one."""
+        return BothSteps(Server.first_step(net))
 
 
 @dataclass
-class BothStages:
-    """The stages of a cascade, one right after the other for the same batch."""
+class BothSteps:
+    """The steps of a cascade, one right after the other for the same batch."""
 
     first: Any
 
     def task(self, methods: tuple[str, ...], rows: Any) -> Task:
-        """That of the first stage, for this one."""
-        return replace(self.first.task(methods, rows), stage=self)
+        """That of the first step, for this one."""
+        return replace(self.first.task(methods, rows), step=self)
 
     def run(self, tasks: Sequence[Task]) -> list[Any]:
         """The outputs of all tasks."""
         results = [*self.first.run(tasks)]
         if left := [at for at, result in enumerate(results) if isinstance(result, Task)]:
-            outputs = results[left[0]].stage.run([results[at] for at in left])
+            outputs = results[left[0]].step.run([results[at] for at in left])
             for at, output in zip(left, outputs, strict=True):
                 results[at] = output
         return results

@@ -1,4 +1,4 @@
-"""``Server`` with a cascade: batches at each stage, and what a file of a cascade gives over HTTP."""
+"""``Server`` with a cascade: batches at each step, and what a file of a cascade gives over HTTP."""
 
 import asyncio
 import shutil
@@ -18,7 +18,7 @@ import windtunnel
 from tests.support.http_server import request, running
 from windtunnel.api.serve import application
 from windtunnel.errors import BadFile, BadInput
-from windtunnel.serving.stages import FullModel, SmallModel, form_of
+from windtunnel.serving.queue_steps import FullModelStep, SmallModelStep, form_of
 
 
 @pytest.fixture(scope="module")
@@ -62,24 +62,24 @@ def test_requests_get_what_the_cascade_predicts(cascade, frame):
     assert np.concatenate(labels).tolist() == cascade.predict(rest[:98]).tolist()
 
 
-def test_confident_requests_leave_and_late_ones_join_at_the_next_stage(cascade, rows, monkeypatch):
+def test_confident_requests_leave_and_late_ones_join_at_the_next_step(cascade, rows, monkeypatch):
     confident, unsure = rows
     entered, opened, batches, left = Event(), Event(), [], []
-    small, full = SmallModel.run, FullModel.run
+    small, full = SmallModelStep.run, FullModelStep.run
 
-    def small_run(stage, tasks):
+    def small_run(step, tasks):
         batches.append(("small", len(tasks)))
-        return small(stage, tasks)
+        return small(step, tasks)
 
-    def full_run(stage, tasks):
+    def full_run(step, tasks):
         batches.append(("full", len(tasks)))
         entered.set()
         assert opened.wait(30)
         left.append([future.done() for future in futures])
-        return full(stage, tasks)
+        return full(step, tasks)
 
-    monkeypatch.setattr(SmallModel, "run", small_run)
-    monkeypatch.setattr(FullModel, "run", full_run)
+    monkeypatch.setattr(SmallModelStep, "run", small_run)
+    monkeypatch.setattr(FullModelStep, "run", full_run)
     with windtunnel.Server(cascade) as server:
         futures = [server.submit(["predict_proba"], unsure[0])]
         assert entered.wait(30)

@@ -15,7 +15,7 @@ from windtunnel.errors import InvalidOption
 from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.serving.cascade.cascade import Cascade
 from windtunnel.serving.pool import Pool, Request
-from windtunnel.serving.stages import Outputs, SmallModel, Task, WholeNet, first_stage, main_net
+from windtunnel.serving.queue_steps import NetStep, Outputs, SmallModelStep, Task, first_step, main_net
 
 FEW_ROWS = 32
 """Requests of at most so many rows are scored at once, if the model is quick and nothing waits."""
@@ -25,10 +25,10 @@ WEIGHT = 0.1
 
 @dataclass(frozen=True)
 class Entry:
-    """Where requests for a model enter: the net that has its methods, and the first stage."""
+    """Where requests for a model enter: the net that has its methods, and the first step."""
 
     net: TranslatedPipeline
-    stage: WholeNet | SmallModel
+    step: NetStep | SmallModelStep
 
 
 class Server:
@@ -40,10 +40,10 @@ class Server:
     While a batch is scored, the next one gathers: a lone request does not wait, and the busier the server, the larger
     its batches. A request with a row that the source rejects fails alone.
 
-    A cascade is computed in two stages. All requests wait in one pool, and a batch holds requests that wait for the
-    same stage as the one that arrived first. After the small model, requests whose rows it predicts alone leave at
-    once; the others go back into the pool, where they are batched with those that earlier batches left for the full
-    model. No request overtakes an earlier one within a stage.
+    A cascade is computed in two stages, each a step that requests wait for. All requests wait in one pool, and a batch
+    holds requests that wait for the same step as the one that arrived first. After the small model, requests whose rows
+    it predicts alone leave at once; the others go back into the pool, where they are batched with those that earlier
+    batches left for the full model. No request overtakes an earlier one within a step.
 
     Parameters
     ----------
@@ -152,17 +152,17 @@ class Server:
         They are scored by the model of an entry, which may have been replaced since the caller looked it up.
         """
         entry = entry or self._entry
-        net, stage = entry.net, entry.stage
+        net, step = entry.net, entry.step
         if isinstance(methods, str) or not methods:
             raise InvalidOption(f"methods={methods!r}; give a list of them, such as ['predict']")
         if lacking := [method for method in methods if method not in net.head.methods]:
             raise InvalidOption(f"the source has no {', '.join(lacking)}; it has {', '.join(net.head.methods)}.")
         if self._seconds < self.QUICK_SECONDS and self._pool.idle and net.encoder.count_rows(rows) <= FEW_ROWS:
             start = monotonic()
-            outputs = stage.outputs(methods, rows)
+            outputs = step.outputs(methods, rows)
             self._record_time(monotonic() - start)
             return outputs
-        request = Request(stage.task(tuple(methods), rows))
+        request = Request(step.task(tuple(methods), rows))
         self._pool.put(request)
         return request.outputs
 
@@ -177,12 +177,12 @@ class Server:
     @classmethod
     def entry(cls, net: TranslatedPipeline | Cascade) -> Entry:
         """The entry of a model."""
-        return Entry(main_net(net), cls.first_stage(net))
+        return Entry(main_net(net), cls.first_step(net))
 
     @staticmethod
-    def first_stage(net: TranslatedPipeline | Cascade) -> WholeNet | SmallModel:
-        """The stage that requests enter."""
-        return first_stage(net)
+    def first_step(net: TranslatedPipeline | Cascade) -> NetStep | SmallModelStep:
+        """The step that requests enter."""
+        return first_step(net)
 
     def close(self) -> None:
         """Score what waits, then end the thread."""
@@ -208,17 +208,17 @@ class Server:
             start = monotonic()
             results = _run(requests)
             seconds = (monotonic() - start) / max(len(requests), 1)
-            for_next_stage = []
+            for_next_step = []
             for request, result in zip(requests, results, strict=True):
                 if isinstance(result, Task):
-                    for_next_stage.append(request.at_next_stage(result, seconds))
+                    for_next_step.append(request.at_next_step(result, seconds))
                 elif isinstance(result, Exception):
                     request.outputs.set_exception(result)
                 else:
                     if request.task.count <= FEW_ROWS:
                         self._record_time(request.seconds + seconds)
                     request.outputs.set_result(result)
-            self._pool.put_back(for_next_stage)
+            self._pool.put_back(for_next_step)
 
 
 def _run(requests: Sequence[Request]) -> list[Outputs | Task | Exception]:
@@ -226,7 +226,7 @@ def _run(requests: Sequence[Request]) -> list[Outputs | Task | Exception]:
     if not requests:
         return []
     try:
-        return [*requests[0].task.stage.run([request.task for request in requests])]
+        return [*requests[0].task.step.run([request.task for request in requests])]
     except Exception as error:  # handed to the callers
         half = len(requests) // 2
         return [error] if not half else _run(requests[:half]) + _run(requests[half:])

@@ -12,7 +12,7 @@ from time import monotonic
 from weakref import ref
 
 from windtunnel.errors import InvalidOption, Overloaded
-from windtunnel.serving.stages import Outputs, Task
+from windtunnel.serving.queue_steps import Outputs, Task
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,7 +28,7 @@ class Request:
         """Whether the caller has not cancelled it; from now on it cannot be cancelled."""
         return self.outputs.running() or self.outputs.set_running_or_notify_cancel()
 
-    def at_next_stage(self, task: Task, seconds: float) -> Request:
+    def at_next_step(self, task: Task, seconds: float) -> Request:
         """The same request with the task that a batch left, which took it some seconds."""
         return replace(self, task=task, seconds=self.seconds + seconds)
 
@@ -74,7 +74,7 @@ class Pool:
                 self.rows -= request.task.count
 
     def put_back(self, requests: Sequence[Request]) -> None:
-        """Add requests that wait for their next stage, before those that arrived after them."""
+        """Add requests that wait for their next step, before those that arrived after them."""
         if requests:
             with self._changed:
                 self._requests = deque(sorted([*requests, *self._requests], key=lambda request: request.arrived))

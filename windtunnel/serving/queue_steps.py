@@ -1,7 +1,7 @@
-"""The stages of a served model: one of a plain net, two of a cascade.
+"""The steps that requests of a served model wait for: one of a plain net, one for each stage of a cascade.
 
-``stage.task`` encodes rows. ``stage.run`` computes the tasks of a batch, which are for the same methods: each gives the
-outputs of its request, or a task of the next stage. ``outputs`` of a first stage goes through all stages at once.
+``step.task`` encodes rows. ``step.run`` computes the tasks of a batch, which are for the same methods: each gives the
+outputs of its request, or a task of the next step. ``outputs`` of a first step goes through all steps at once.
 """
 
 from __future__ import annotations
@@ -23,22 +23,29 @@ Outputs = tuple[Any, ...]
 
 
 @dataclass(frozen=True, eq=False)
-class Task:
-    """Rows of a request that wait for a stage."""
+class UnsureRows:
+    """What the small model has computed for rows that the full model has to predict."""
 
-    stage: WholeNet | SmallModel | FullModel
+    shared: NDArray[Any]  # columns that the full model need not compute again
+    probabilities: NDArray[Any]  # ``[B, classes]``, of all rows of the request
+    positions: NDArray[np.intp]  # the places of the unsure rows among those
+
+
+@dataclass(frozen=True, eq=False)
+class Task:
+    """Rows of a request that wait for a step."""
+
+    step: NetStep | SmallModelStep | FullModelStep
     methods: tuple[str, ...]  # the methods of the model that the request gets the outputs of
     rows: Rows
     count: int  # the number of rows
-    batch: Batch | None  # the encoded rows; None if the stage encodes the rows of all its tasks at once
+    batch: Batch | None  # the encoded rows; None if the step encodes the rows of all its tasks at once
     form: Hashable  # rows of the same form can be encoded and scored at once
-    shared: NDArray[Any] | None = None  # columns that the stage before has computed for these rows
-    probabilities: NDArray[Any] | None = None  # ``[B, classes]``, by the stage before for all rows of the request
-    positions: NDArray[np.intp] | None = None  # the places of these rows among those of the request
+    unsure: UnsureRows | None = None  # what the step before has computed; None for the first step
 
     def joins(self, other: Task) -> bool:
         """Whether one batch can hold both."""
-        return self.stage is other.stage and self.methods == other.methods and self.form == other.form
+        return self.step is other.step and self.methods == other.methods and self.form == other.form
 
 
 def main_net(model: TranslatedPipeline | Cascade) -> TranslatedPipeline:
@@ -50,15 +57,15 @@ def main_net(model: TranslatedPipeline | Cascade) -> TranslatedPipeline:
     return model.full if isinstance(model, Cascade) else model
 
 
-def first_stage(model: TranslatedPipeline | Cascade) -> WholeNet | SmallModel:
-    """The stage that requests enter; the full model of a cascade whose small model predicts no rows."""
+def first_step(model: TranslatedPipeline | Cascade) -> NetStep | SmallModelStep:
+    """The step that requests enter; the full model of a cascade whose small model predicts no rows."""
     if isinstance(model, Cascade) and model.threshold is not None and not model.threshold.full_model_only:
-        return SmallModel(model)
-    return WholeNet(main_net(model))
+        return SmallModelStep(model)
+    return NetStep(main_net(model))
 
 
-class WholeNet:
-    """The only stage of a plain net."""
+class NetStep:
+    """The only step of a plain net."""
 
     def __init__(self, net: TranslatedPipeline) -> None:
         self._net = net
@@ -82,12 +89,12 @@ class WholeNet:
         return [*zip(*(_split(values, tasks) for values in outputs), strict=True)]
 
 
-class SmallModel:
-    """The first stage of a cascade: the small model."""
+class SmallModelStep:
+    """The first step of a cascade: the small model."""
 
     def __init__(self, cascade: Cascade) -> None:
         self._cascade, self._stage = cascade, cascade.stages[0]
-        self._next = FullModel(cascade)
+        self._next = FullModelStep(cascade)
 
     def task(self, methods: tuple[str, ...], rows: Rows) -> Task:
         """Encode what the small model reads, unless steps on the host take long for it."""
@@ -98,7 +105,7 @@ class SmallModel:
         return Task(self, methods, rows, len(batch.ids), batch, None)
 
     def outputs(self, methods: Sequence[str], rows: Rows) -> Outputs:
-        """The outputs of each method, through both stages."""
+        """The outputs of each method, through both steps."""
         return self._next.of_probabilities(methods, self._cascade.predict_proba(rows))
 
     def run(self, tasks: Sequence[Task]) -> Sequence[Outputs | Task]:
@@ -109,8 +116,8 @@ class SmallModel:
         return [self._next.task(task, *part) for task, part in zip(tasks, parts, strict=True)]
 
 
-class FullModel:
-    """The second stage of a cascade: the full model predicts the rows that are left."""
+class FullModelStep:
+    """The second step of a cascade: the full model predicts the rows that are left."""
 
     def __init__(self, cascade: Cascade) -> None:
         self._cascade, self._stage = cascade, cascade.stages[1]
@@ -125,14 +132,19 @@ class FullModel:
         rows, shared = take_rows(task.rows, positions), shared[positions]
         late = bool(self._stage.net.hosts or self._stage.hosts)
         batch, form = (None, form_of(rows)) if late else (self._stage.encode(rows, shared), None)
-        return Task(self, task.methods, rows, len(positions), batch, form, shared, probabilities, positions)
+        unsure = UnsureRows(shared, probabilities, positions)
+        return Task(self, task.methods, rows, len(positions), batch, form, unsure)
 
     def run(self, tasks: Sequence[Task]) -> Sequence[Outputs]:
         """The outputs of each task, with the rows that the small model predicted."""
         parts = _split(self._stage.run(_joined(tasks, self._stage.encode)).predictions, tasks)
-        for task, part in zip(tasks, parts, strict=True):
-            task.probabilities[task.positions] = part  # type: ignore[index]
-        return [self.of_probabilities(task.methods, task.probabilities) for task in tasks]
+        return [self._with_unsure(task, part) for task, part in zip(tasks, parts, strict=True)]
+
+    def _with_unsure(self, task: Task, predictions: NDArray[Any]) -> Outputs:
+        """The outputs of a request, of whose unsure rows these are the predictions."""
+        assert task.unsure is not None  # ``task`` has made it
+        task.unsure.probabilities[task.unsure.positions] = predictions
+        return self.of_probabilities(task.methods, task.unsure.probabilities)
 
     def of_probabilities(self, methods: Sequence[str], probabilities: Any) -> Outputs:
         """The output of each method, from probabilities ``[B, classes]``."""
@@ -163,7 +175,7 @@ def _joined(tasks: Sequence[Task], encode: Callable[..., Batch]) -> Batch:
     rows: Any = tasks[0].rows
     if len(tasks) > 1:
         rows = {name: [value for task in tasks for value in task.rows[name]] for name in rows}
-    shared = [task.shared for task in tasks if task.shared is not None]
+    shared = [task.unsure.shared for task in tasks if task.unsure is not None]
     return encode(rows, np.concatenate(shared)) if shared else encode(rows)
 
 
