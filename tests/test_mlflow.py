@@ -43,3 +43,13 @@ def test_categories_of_pandas_are_accepted_as_they_are_and_as_text(tmp_path: Pat
     model = mlflow.pyfunc.load_model(str(tmp_path / "model"))
     for rows in (X, X.astype({"city": str})):
         np.testing.assert_allclose(model.predict(rows)["probability_1"], source.predict_proba(X)[:, 1], rtol=1e-9)
+
+
+def test_further_arguments_and_an_example_without_names(tmp_path: Path) -> None:
+    X = np.linspace(0, 1, 60).reshape(-1, 1)
+    net = windtunnel.compile(LogisticRegression().fit(X, X[:, 0] > 0.5))
+    with pytest.raises(windtunnel.BadInput, match="input_example is a ndarray; give a DataFrame"):
+        windtunnel.mlflow.save_model(net, tmp_path / "model", input_example=X)
+    example = pd.DataFrame(X[:3], columns=["x"])
+    windtunnel.mlflow.save_model(net, tmp_path / "model", input_example=example, pip_requirements=["numpy"])
+    assert (tmp_path / "model" / "requirements.txt").read_text().split() == ["numpy"]

@@ -15,6 +15,7 @@ from mlflow.types.schema import AnyType, ColSpec, Schema
 
 from windtunnel.api.load import load
 from windtunnel.api.translation import Translation
+from windtunnel.errors import BadInput
 from windtunnel.experiment.files import predict_frame
 
 FILE = "model.windtunnel"
@@ -36,7 +37,7 @@ def save_model(net: Translation, path: str | PathLike[str], *, input_example: pd
         Further arguments of ``mlflow.pyfunc.save_model``.
     """
     with TemporaryDirectory() as folder:
-        mlflow.pyfunc.save_model(str(path), **_model(net, Path(folder), input_example), **options)
+        mlflow.pyfunc.save_model(str(path), **{**_model(net, Path(folder), input_example), **options})
 
 
 def log_model(net: Translation, name: str = "model", *, input_example: pd.DataFrame, **options: Any) -> Any:
@@ -56,7 +57,7 @@ def log_model(net: Translation, name: str = "model", *, input_example: pd.DataFr
     mlflow.models.model.ModelInfo
     """
     with TemporaryDirectory() as folder:
-        return mlflow.pyfunc.log_model(name=name, **_model(net, Path(folder), input_example), **options)
+        return mlflow.pyfunc.log_model(name=name, **{**_model(net, Path(folder), input_example), **options})
 
 
 def load_model(uri: str) -> Translation:
@@ -82,6 +83,8 @@ def _load_pyfunc(path: str) -> TablePredictor:
 
 def _model(net: Translation, folder: Path, example: pd.DataFrame) -> dict[str, Any]:
     """Arguments of MLflow's ``save_model`` and ``log_model``."""
+    if not isinstance(example, pd.DataFrame):
+        raise BadInput(f"input_example is a {type(example).__name__}; give a DataFrame of a few raw rows")
     net.save(folder / FILE)
     return {
         "loader_module": "windtunnel.mlflow",

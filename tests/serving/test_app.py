@@ -26,6 +26,7 @@ from tests.support.churn import fitted_churn
 from tests.support.http_server import request, running
 from windtunnel.api.serve import application
 from windtunnel.encode.rows import as_frame
+from windtunnel.errors import BadFile
 from windtunnel.serving.arrow_stream import ARROW, MAX_TEXT, rows_of_arrow
 from windtunnel.serving.models import Limits, Models
 from windtunnel.serving.tensors import JSON_BYTES
@@ -406,9 +407,10 @@ def test_limits_that_no_request_can_satisfy_are_rejected(folder, limits):
         application([folder / "churn.windtunnel"], **limits)
 
 
-def test_an_error_that_is_no_fault_of_the_client_is_counted_and_keeps_its_text(call, monkeypatch, caplog):
+@pytest.mark.parametrize("error", [RuntimeError, BadFile])
+def test_a_fault_of_the_server_is_counted_and_its_text_is_in_the_log_alone(call, monkeypatch, caplog, error):
     def fail(*_):
-        raise RuntimeError("a secret")
+        raise error("a secret")
 
     monkeypatch.setattr("windtunnel.serving.scoring.rows_of_json", fail)
     status, answer = call("POST", "/models/line/predict", [[0.0, 1.0]])

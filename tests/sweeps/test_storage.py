@@ -196,3 +196,11 @@ def test_the_best_model_of_another_process_is_kept(tmp_path, monkeypatch):
     monkeypatch.setattr(study_module, "pareto_front", front_before_another_process)
     study_module.keep_best_models(sweep, objective)
     assert objective.model_path(1).read_bytes() == b"second"
+
+
+def test_a_study_with_other_calibration_rows_is_rejected(tmp_path):
+    space = {"residual": [False], "learning_rate": [1e-3, 2e-3]}
+    options = {"space": space, "trials": 1, "storage": url(tmp_path), "progress": False}
+    windtunnel.sweep(logistic(), TRAIN, VALID, calibrate=TRAIN[0][:50], **options)
+    with pytest.raises(BadInput, match="calibration="):
+        windtunnel.sweep(logistic(), TRAIN, VALID, calibrate=TRAIN[0][:40], **options)

@@ -267,3 +267,8 @@ def test_optuna_logs_a_line_per_trial(progress: bool, capsys: pytest.CaptureFixt
     assert not progress or f"Best is trial 0 with value: {result.default_value}" in finished[0]
     assert optuna.logging.get_verbosity() == level == logging.INFO
     assert result.metric == QUICK.metric_for(windtunnel.translate(logistic())).name == "auroc"
+
+
+def test_a_recipe_that_trains_both_is_rejected():
+    with pytest.raises(InvalidOption, match=r"not both; leave joint=True out"):
+        windtunnel.sweep(logistic(), TRAIN, VALID, recipe=windtunnel.Recipe(joint=True), trials=1, progress=False)

@@ -95,6 +95,7 @@ def cascade(
     Kraft et al., Willump: a statistically-aware end-to-end optimizer for machine learning inference, MLSys 2020.
     """
     _check_options(metric, accuracy_loss, gamma)
+    _check_mappings(cost=cost, cache=cache)
     _check_rows(train=train, valid=valid)
     if isinstance(pipeline, Translation):
         raise UnsupportedEstimator("cascade takes the fitted pipeline; give the translation of it as net=")
@@ -141,6 +142,12 @@ def cascade(
         )
     best = min(candidates.values(), key=lambda candidate: (candidate.expected_cost, len(candidate.efficient)))
     return best.timed(rows, cost or {})
+
+
+def _check_mappings(**options: Any) -> None:
+    for name, value in options.items():
+        if value is not None and not isinstance(value, Mapping):
+            raise InvalidOption(f"{name}={value!r}; give a mapping from the names of groups, such as {{'group': 1e-4}}")
 
 
 def _check_rows(**parts: Any) -> None:

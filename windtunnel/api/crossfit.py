@@ -96,7 +96,8 @@ def crossfit(
     -------
     Translation
         The exact translation of a ``CrossFittedClassifier`` or ``CrossFittedRegressor``, with the residual model if it
-        improves the metric. Or the translation of a fitted ``pipeline`` that has the lower validation loss.
+        improves the metric. Or the translation of a fitted ``pipeline`` that has the lower validation loss; it has no
+        history if it takes no residual model.
 
     Raises
     ------

@@ -127,6 +127,12 @@ def sweep(
     translate_options: dict[str, Any] = {"level": level, "start": start, "temperature": temperature}
     translate_options["untranslated"] = untranslated
     check_options(**translate_options)
+    given = Recipe.resolve(recipe, {})
+    if given.joint and given.residual:
+        raise InvalidOption(
+            "recipe: a trial trains either the translation or a residual model, not both; leave joint=True out, and "
+            "sweep residual: [true, false]"
+        )
     recipe_options: dict[str, Any] = {"joint": False} | ({} if metric is None else {"metric": metric})
     base = Recipe.resolve(recipe, recipe_options)
     parsed = None if space is None else given_space(space)

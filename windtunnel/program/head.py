@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from windtunnel.errors import BadInput
+from windtunnel.errors import BadInput, warn_caller
 from windtunnel.modules.outputs.links import LINKS, PROBABILITIES
 
 METHODS = ("predict", "predict_proba", "predict_log_proba", "decision_function", "score_samples", "transform", "apply")
@@ -23,7 +23,7 @@ LABELS_AND_PROBABILITIES = "predict, predict_proba"
 
 
 LARGEST_ROUNDING = 0.01
-"""The part of the standard deviation of targets that rounding may lose."""
+"""The part of the standard deviation of targets that rounding may lose without a warning."""
 
 
 @dataclass(frozen=True)
@@ -175,7 +175,7 @@ class Head:
             raise BadInput(
                 f"{bad} of {target.size} targets are NaN, infinite or beyond float32; drop these rows or impute them."
             )
-        _check_rounding(target.astype(np.float64), values)
+        _warn_of_rounding(target.astype(np.float64), values)
         return torch.from_numpy(values)
 
     def _class_indices(self, target: NDArray[Any]) -> Tensor:
@@ -196,15 +196,15 @@ class Head:
         return torch.tensor([indices[label] for label in labels], dtype=torch.int64)
 
 
-def _check_rounding(target: NDArray[np.float64], values: NDArray[np.float32]) -> None:
-    """Reject targets if float32 rounds off a large part of their standard deviation, as of seconds since 1970."""
+def _warn_of_rounding(target: NDArray[np.float64], values: NDArray[np.float32]) -> None:
+    """Warn if float32 rounds off a large part of the targets' standard deviation, as of seconds since 1970."""
     if target.size == 0:
         return
     deviation, largest = target.std(axis=0), np.abs(target).max(axis=0)
     lost = (values - target).std(axis=0) > np.maximum(LARGEST_ROUNDING * deviation, 1e-12 * largest)
     if np.any(lost):
-        raise BadInput(
-            f"targets of up to {np.max(largest, where=lost, initial=0):.1g} would be rounded to float32, which loses "
-            "more than a hundredth of their standard deviation. Subtract a constant from the targets and fit the "
-            "pipeline again."
+        warn_caller(
+            f"targets of up to {np.max(largest, where=lost, initial=0):.1g} are rounded to float32, which loses a part "
+            "of their variance: fine-tuning and its metrics use the rounded ones, so that the result may be worse than "
+            "the source. Subtract a constant from the targets and fit the pipeline again.",
         )

@@ -12,10 +12,10 @@ from starlette.datastructures import Headers
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from windtunnel.errors import Overloaded, WindTunnelError
+from windtunnel.errors import Overloaded
 from windtunnel.serving import metrics
 from windtunnel.serving.models import Limits, Models, ServedModel
-from windtunnel.serving.responses import TooLarge, UnsupportedMediaType, error_response, json_response
+from windtunnel.serving.responses import ERRORS, TooLarge, UnsupportedMediaType, error_response, json_response
 
 LOGGER = logging.getLogger("windtunnel")
 BODIES = 4
@@ -93,7 +93,7 @@ class Endpoint:
                 metrics.count_request(name, 499, perf_counter() - start)
                 return
             response = await self._respond(model, headers, body)
-        except (WindTunnelError, TimeoutError) as error:
+        except ERRORS as error:
             response = error_response(error)
         except asyncio.CancelledError:
             if not self._requests.is_late(task):

@@ -72,7 +72,7 @@ class NetStep:
         self._depends_on_call = net.program.depends_on_call()
 
     def task(self, methods: tuple[str, ...], rows: Rows) -> Task:
-        """Encode the rows of a request, unless steps on the host take long for it."""
+        """Encode the rows of a request, unless parts of the pipeline that run on the host take long for it."""
         alone = object() if self._depends_on_call else None  # equal to no other form
         if self._net.hosts:
             return Task(self, methods, rows, self._net.encoder.count_rows(rows), None, alone or form_of(rows))
@@ -97,7 +97,7 @@ class SmallModelStep:
         self._next = FullModelStep(cascade)
 
     def task(self, methods: tuple[str, ...], rows: Rows) -> Task:
-        """Encode what the small model reads, unless steps on the host take long for it."""
+        """Encode what the small model reads, unless parts of it that run on the host take long for it."""
         self._cascade.check_columns(rows)
         if self._stage.net.hosts or self._stage.hosts:
             return Task(self, methods, rows, self._stage.net.encoder.count_rows(rows), None, form_of(rows))

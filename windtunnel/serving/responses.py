@@ -33,7 +33,8 @@ _STATUS: dict[type[Exception], int] = {
     Overloaded: 503,
     TimeoutError: 504,
 }
-"""The status of each error; any other is a fault of the server, 500."""
+ERRORS = tuple(_STATUS)
+"""The errors that have a status; any other is a fault of the server."""
 
 
 def json_response(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:

@@ -22,7 +22,7 @@ class Column:
     """An input or output tensor of one or more columns."""
 
     name: str
-    datatype: str  # "FP64", "INT64", "BOOL" or "BYTES" (text)
+    datatype: str  # "FP64", "INT64", "UINT64", "BOOL" or "BYTES" (text)
     shape: tuple[int, ...]  # -1 is the number of rows
 
     def to_json(self) -> dict[str, Any]:

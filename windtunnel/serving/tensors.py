@@ -97,10 +97,10 @@ def _values(tensor: Mapping[str, Any], data: memoryview | None) -> np.ndarray[An
     sizes = shape if isinstance(shape, list) else []
     if len(sizes) not in (1, 2) or not all(type(size) is int and size >= 0 for size in sizes):
         raise BadInput(f"tensor {name!r} has shape {str(shape)[:100]}; give a list of one or two whole numbers.")
+    if data is None and not isinstance(tensor.get("data"), list):
+        raise BadInput(f"tensor {name!r} has no list as its data; give one, or binary_data_size.")
     try:
         if data is None:
-            if not isinstance(tensor.get("data"), list):
-                raise BadInput(f"tensor {name!r} has no data; give a list, or binary_data_size.")
             flat = _of_json(tensor["data"], datatype, len(shape))
         else:
             flat = np.frombuffer(data, _TYPES[datatype]) if datatype != "BYTES" else np.array(_texts(data), object)

@@ -16,7 +16,7 @@ from optuna.samplers import BaseSampler, PartialFixedSampler, TPESampler
 from optuna.trial import Trial
 
 from windtunnel.sweeps.cost import inference_cost
-from windtunnel.sweeps.rows import SharedRows, calibration_rows
+from windtunnel.sweeps.rows import SharedRows, calibration_rows, digest
 from windtunnel.sweeps.settings import Settings
 from windtunnel.sweeps.space import RISKY, TRANSLATE_OPTIONS, default_space
 from windtunnel.trainers.loop.module import FineTuning
@@ -73,6 +73,7 @@ class Objective:
         metric = FineTuning(TrainedNet.of(net, self.recipe), self.recipe).metric
         self.metric, self.greater_is_better = metric.name, metric.greater_is_better
         self.rows = SharedRows(net, settings.train, settings.valid)
+        self._calibration = digest(net.encode(self.calibrate))
         self.space = settings.space or default_space(net, self.recipe, self.rows.train.size)
         self.space.check_effect(self._has_residual({}))
         steps = net.program.steps
@@ -152,6 +153,7 @@ class Objective:
             "metric": self.metric,
             "objectives": list(settings.objectives),
             **self.rows.fingerprint(),
+            "calibration": self._calibration,
             "steps": self._sizes,
             "pipeline": _options_digest(self.settings.pipeline),
         }

@@ -71,6 +71,11 @@ class SharedRows:
         return {**sizes, "targets": targets.hexdigest(), "rows": rows.hexdigest()}
 
 
+def digest(rows: Batch) -> str:
+    """A hash of encoded rows."""
+    return hashlib.blake2b(b"".join(block.contiguous().numpy(force=True).tobytes() for block in rows)).hexdigest()
+
+
 def calibration_rows(train: Any, seed: int) -> Any:
     """Draw up to 5,000 training rows."""
     X = _checked_rows(train, "train")[0]

@@ -453,3 +453,11 @@ def test_options_of_top_k_are_checked(of_positions, options):
     cascade, X = of_positions
     with pytest.raises(InvalidOption, match="whole numbers k from 1 up"):
         cascade.top_k(X, **options)
+
+
+@pytest.mark.parametrize("options", [{"cost": 0.001}, {"cost": ["parts"]}, {"cache": 5}])
+def test_costs_and_caches_are_mappings(pipeline, rows, options):
+    frame, target = rows
+    part = frame[:100], target[:100]
+    with pytest.raises(InvalidOption, match="give a mapping"):
+        windtunnel.cascade(pipeline, part, part, **options)

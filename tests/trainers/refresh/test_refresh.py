@@ -257,11 +257,3 @@ def test_refresh_where_the_caller_has_switched_gradients_off(switch: Any) -> Non
     with switch():
         nets[1].refresh((X, X[:, 0] < 0), progress=False)
     np.testing.assert_array_equal(nets[0].predict_proba(X), nets[1].predict_proba(X))
-
-
-def test_validation_rows_of_one_class_have_no_auroc() -> None:
-    X = np.random.default_rng(0).normal(size=(200, 4))
-    net = windtunnel.translate(LogisticRegression().fit(X, X[:, 0] > 0))
-    one = X[:, 0] > 0
-    with pytest.raises(BadInput, match="auroc over the validation rows is nan"):
-        net.refresh((X, one), valid=(X[one], one[one]), progress=False)

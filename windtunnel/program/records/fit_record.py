@@ -13,7 +13,7 @@ NEEDS_MORE_ROWS = "More validation rows would help"
 HARMS_OLD_ROWS = "the loss of old rows is higher by more than one standard error"
 """The reason why a refresh was rejected that would have gained on the new rows."""
 UNCHANGED = ("translation", "source pipeline")
-"""Candidates that this fit or refresh has not trained."""
+"""Candidates that change no prediction of the source pipeline or of the translation before."""
 AT_LIMIT = "at the limit of"
 """How ``FitRecord.stopped`` begins where the training reached its number of epochs or steps."""
 
@@ -130,7 +130,7 @@ class FitRecord:
 
     @property
     def changed(self) -> bool:
-        """Whether what was installed was trained by this fit or refresh."""
+        """Whether this fit or refresh installed another model than the one before."""
         return self.kept is not None and self.kept.name not in UNCHANGED
 
     @property

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from windtunnel.encode import Rows
-from windtunnel.encode.rows import as_frame, as_series
+from windtunnel.encode.rows import as_frame, as_series, dimensions
 
 
 def take_rows(rows: Rows, positions: list[int] | NDArray[np.intp]) -> Rows:
@@ -19,7 +19,7 @@ def take_rows(rows: Rows, positions: list[int] | NDArray[np.intp]) -> Rows:
         return rows.iloc[positions]
     if isinstance(rows, np.ndarray | Tensor) or hasattr(rows, "tocsr"):
         return rows[positions]
-    if isinstance(rows, Mapping):
+    if isinstance(rows, Mapping) and all(dimensions(column) == 1 for column in rows.values()):
         return {name: _values_at(column, positions) for name, column in rows.items()}
     if isinstance(rows, list | tuple):
         return [rows[position] for position in positions]

@@ -45,11 +45,18 @@ class BestCheckpoint(Checkpoint):
     copied.
     """
 
-    def __init__(self, module: FineTuning, directory: Path | None = None, every: int | None = None) -> None:
+    def __init__(
+        self,
+        module: FineTuning,
+        directory: Path | None = None,
+        every: int | None = None,
+        start: dict[str, Any] | None = None,
+    ) -> None:
         self.net, self.metric, self.tables = module.net, module.metric, module.tables
         self.patience, self.by_loss = module.recipe.patience, module.recipe.epoch_by_loss
         self.directory = directory
         self.every = every
+        self.start = start  # see ``training_start``
         self.epochs: list[Epoch] = []
         self.best_epoch = 0
         self.best_metric = math.nan
@@ -173,6 +180,7 @@ class BestCheckpoint(Checkpoint):
             "done": self._done,
             "order": self._order,
             "validation_rows": self._validation_rows,
+            "start": self.start,
             "random": torch.get_rng_state(),
         }
         if torch.cuda.is_available():

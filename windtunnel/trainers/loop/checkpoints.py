@@ -18,6 +18,7 @@ from windtunnel.trainers.data.encoded_loader import ROW_FACTS, EncodedLoader
 from windtunnel.trainers.loop.best_checkpoint import CHECKPOINT
 from windtunnel.trainers.loop.data_module import Loaders
 from windtunnel.trainers.loop.module import FineTuning
+from windtunnel.trainers.loop.training_start import difference
 
 
 class BestState(BaseModel):
@@ -30,6 +31,7 @@ class BestState(BaseModel):
     done: Annotated[int, Field(ge=0)] = 0
     order: dict[str, Any] | None = None
     validation_rows: dict[str, Any] | None = None
+    start: dict[str, Any] | None = None
 
     @model_validator(mode="after")
     def _has_the_best_epoch(self) -> Self:
@@ -83,8 +85,13 @@ class CheckpointOptions:
             )
 
 
-def resume(path: Path | None, module: FineTuning, data: Loaders, trainer: pl.Trainer) -> Path | None:
-    """The checkpoint file to resume from, after all checks; None without a path."""
+def resume(
+    path: Path | None, module: FineTuning, data: Loaders, trainer: pl.Trainer, start: dict[str, Any] | None
+) -> Path | None:
+    """The checkpoint file to resume from, after all checks; None without a path.
+
+    ``start`` is the ``training_start`` of this run.
+    """
     if path is None:
         return None
     file = path / CHECKPOINT if path.is_dir() else path
@@ -94,6 +101,7 @@ def resume(path: Path | None, module: FineTuning, data: Loaders, trainer: pl.Tra
     best = checkpoint.callbacks.BestCheckpoint
     with as_bad_file(file):
         _check_module(file, checkpoint, module)
+        _check_start(file, best.start, start)
         _check_epochs(file, best, trainer.max_epochs)
         _check_rows(file, "training", best.order, data.train.row_facts)
         _check_rows(file, "validation", best.validation_rows, data.valid.row_facts)
@@ -149,6 +157,15 @@ def _check_module(file: Path, checkpoint: CheckpointContents, module: FineTuning
     if changed := _changes(checkpoint.hyper_parameters, fixed):
         raise BadInput(
             f"{file} was written with {changed}; resume with the same options ({', '.join(sorted(free))} may change)"
+        )
+
+
+def _check_start(file: Path, before: dict[str, Any] | None, now: dict[str, Any] | None) -> None:
+    """Reject a checkpoint that began with other weights, or with rows that were encoded or scored otherwise."""
+    if before is not None and now is not None and (different := difference(before, now)):
+        raise BadInput(
+            f"{file} was written for another fitted pipeline, or with other options of translate: {different}; resume "
+            "with the same pipeline and options, or begin anew without resume_from"
         )
 
 

@@ -73,7 +73,7 @@ class DataModule(Loaders):
             rows = rows.counted()
         rows, valid_rows, self.validated_on = _with_validation_rows(rows, others, recipe)
         if isinstance(rows, EncodedRows):
-            rows.check_batches("train, without the rows held out," if others is None else "train")
+            rows.check_batches("train, without rows of weight 0 and rows held out,")
         self.shared_fraction = None if others is None else _shared_fraction(rows, others)
         self._is_batched = isinstance(train, EncodedRows)  # by the caller
         super().__init__(self._in_batches(rows, recipe), valid_rows.in_order())

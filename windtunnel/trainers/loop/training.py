@@ -32,6 +32,7 @@ from windtunnel.trainers.loop.termination import Termination
 from windtunnel.trainers.loop.trained_net import TrainedNet
 from windtunnel.trainers.loop.trainer_options import TrainerOptions
 from windtunnel.trainers.loop.training_plan import TrainingPlan
+from windtunnel.trainers.loop.training_start import training_start
 from windtunnel.trainers.loop.validation_intervals import ValidationIntervals
 from windtunnel.trainers.loop.weight_average import WeightAverage
 from windtunnel.trainers.optimizers.visited_rows import ADAM, VisitedRows, gradients_of_rows
@@ -85,11 +86,13 @@ def train(
     if type(trainer.strategy.checkpoint_io) is TorchCheckpointIO:
         trainer.strategy.checkpoint_io = LocalCheckpointIO()
     module = FineTuning(trained, recipe, tables)
-    file = resume(checkpoints.resume_from, module, data, trainer)
+    writes_or_reads = checkpoints.directory is not None or checkpoints.resume_from is not None
+    start = training_start(trained.module, data.valid) if writes_or_reads else None
+    file = resume(checkpoints.resume_from, module, data, trainer, start)
     error: BaseException | None = None
     with quiet():
         data.place(trainer.strategy.root_device)
-        best = BestCheckpoint(module, checkpoints.directory, checkpoints.every)
+        best = BestCheckpoint(module, checkpoints.directory, checkpoints.every, start)
         # Ours come first, so that they see the weights before other callbacks change them. BestCheckpoint keeps the
         # averaged weights of a validation, so it comes before WeightAverage, which restores the trained ones.
         callbacks = [best, Termination(), *([] if recipe.ema is None else [WeightAverage(module, recipe.ema)])]

@@ -21,7 +21,7 @@ from windtunnel.program.records.training_profile import TrainingProfile
 from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.progress import Phase
 from windtunnel.trainers.data.labelled_rows import Targets
-from windtunnel.trainers.loop.evaluation import Evaluation, Evaluator, check_initial_value
+from windtunnel.trainers.loop.evaluation import Evaluation, Evaluator
 from windtunnel.trainers.recipe import Recipe
 from windtunnel.trainers.refresh.movable_values import MovableValues, MovedValues
 from windtunnel.trainers.refresh.refresh_data import RefreshData, read_input
@@ -107,7 +107,6 @@ def update(
     metric, loss = scoring.evaluator.metric, scoring.evaluator.loss
 
     before = scoring.result("translation", values.scores)
-    check_initial_value(metric.name, float(before.metric or 0.0))
     replays = (False, True) if data.old.any() else (False,)
     attempts = []
     with Phase("trying anchors", total=len(anchors) * len(replays)) as phase:

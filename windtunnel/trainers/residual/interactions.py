@@ -135,7 +135,7 @@ def _residuals(coder: ColumnCoder, loss: Loss, unit: Tensor, labelled: LabelledR
 
 
 def residuals_of(codes: Tensor, loss: Loss, scores: Tensor, targets: Targets, unit: Tensor) -> Residuals:
-    """Residuals in these units of rows with these scores."""
+    """Codes, and the negative gradients of the loss at these scores, times ``unit``; weights with a mean of 1."""
     weight = None if targets.weight is None else targets.weight.to(scores) / targets.weight.mean()
     return Residuals(codes, negative_gradient(loss, scores, targets) * unit, weight)
 

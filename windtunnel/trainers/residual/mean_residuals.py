@@ -100,8 +100,8 @@ class Interaction:
         total = residuals.values.new_zeros(self.cell_count, residuals.values.shape[1])
         total.index_add_(0, cell, residuals.values)
         rows = torch.bincount(cell, weight, minlength=self.cell_count).unsqueeze(1) + PRIOR_ROWS
-        own = 1 if weight is None else weight.unsqueeze(1)
-        return MeanResiduals(total / rows, (total[cell] - residuals.values) / (rows[cell] - own))
+        row_weight = 1 if weight is None else weight.unsqueeze(1)
+        return MeanResiduals(total / rows, (total[cell] - residuals.values) / (rows[cell] - row_weight))
 
 
 @dataclass(frozen=True)

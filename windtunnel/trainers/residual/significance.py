@@ -46,7 +46,7 @@ class SignificanceTest:
 
         It counts as worse, too, if there is no standard error: of fewer than two groups of rows.
         """
-        if self.significant:
+        if self.significant or self.gain == math.inf:
             return False
         # Not significant although the gain exceeds its error: the metric worsened. NaN is within no error.
         within_error = abs(self.gain) <= self.standard_error
@@ -124,7 +124,9 @@ def compare_losses(loss: Loss, shuffled: Tensor, before: Tensor, after: Tensor, 
     rows = len(before) if targets.weight is None else int((targets.weight > 0).sum())
     significant = gains.exceeds_standard_error()
     reason = "" if significant else "the loss gets no lower on rows that had no part in fitting"
-    if not significant and gains.mean > 0:
+    if not significant and gains.mean == math.inf:
+        reason = "the loss before is infinite, so that no gain can be tested"
+    elif not significant and gains.mean > 0:
         reason = f"needs more than 1 standard error. {NEEDS_MORE_ROWS}"
     return SignificanceTest(gains.mean, gains.standard_error, rows, significant, reason)
 

@@ -102,7 +102,8 @@ def bagging_classifier(fitted: ensemble.BaggingClassifier) -> Predictor | Compos
 
 def _decides_on(member: Any, classes: int) -> bool:
     """Whether a member has a score for every class; the source fails if a sample lacks one."""
-    rows = len(np.atleast_2d(getattr(last_step(member), "coef_", np.zeros((classes, 1)))))
+    coefficients = getattr(last_step(member), "coef_", None)  # maybe sparse
+    rows = classes if coefficients is None or coefficients.ndim < 2 else coefficients.shape[0]
     return len(member.classes_) == classes and rows >= (classes if classes > 2 else 1)
 
 
