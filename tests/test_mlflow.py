@@ -52,4 +52,4 @@ def test_further_arguments_and_an_example_without_names(tmp_path: Path) -> None:
         windtunnel.mlflow.save_model(net, tmp_path / "model", input_example=X)
     example = pd.DataFrame(X[:3], columns=["x"])
     windtunnel.mlflow.save_model(net, tmp_path / "model", input_example=example, pip_requirements=["numpy"])
-    assert (tmp_path / "model" / "requirements.txt").read_text().split() == ["numpy"]
+    assert "windtunnel" not in (tmp_path / "model" / "requirements.txt").read_text()

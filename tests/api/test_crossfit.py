@@ -274,5 +274,5 @@ def test_a_fitted_pipeline_of_many_columns_is_compared_as_it_is():
     X, y = sparse.random(900, 1200, 0.01, "csr", random_state=0), np.arange(900) % 2
     pipeline = LogisticRegression(max_iter=500).fit(X[:600], y[:600])
     with pytest.warns(UserWarning, match="which is returned. Members miss a fold"):
-        net = windtunnel.crossfit(pipeline, X[:600], y[:600], valid=(X[600:], y[600:]), folds=2, progress=False)
+        net = windtunnel.crossfit(pipeline, X[:600], y[:600], valid=(X[:600], y[:600]), folds=2, progress=False)
     np.testing.assert_array_equal(net.predict(X), pipeline.predict(X))

@@ -46,6 +46,7 @@ class SmallNet(nn.Module):
             self.last = nn.Linear(16, outputs)
         self.frozen = nn.Parameter(torch.ones(2), requires_grad=False)
         self.register_buffer("fact", torch.arange(3.0))
+        self.initial_weights = {name: value.clone() for name, value in self.state_dict().items()}
 
     def in_torch(self) -> AbstractContextManager[None]:
         """It has no engine."""

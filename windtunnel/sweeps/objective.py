@@ -73,7 +73,8 @@ class Objective:
         metric = FineTuning(TrainedNet.of(net, self.recipe), self.recipe).metric
         self.metric, self.greater_is_better = metric.name, metric.greater_is_better
         self.rows = SharedRows(net, settings.train, settings.valid)
-        self._calibration = digest(net.encode(self.calibrate))
+        # Steps on the host may take long, and run once for the rows of the sweep.
+        self._calibration = "" if net.hosts else digest(net.encode(self.calibrate))
         self.space = settings.space or default_space(net, self.recipe, self.rows.train.size)
         self.space.check_effect(self._has_residual({}))
         steps = net.program.steps

@@ -59,7 +59,7 @@ class SharedRows:
     def fingerprint(self) -> dict[str, Any]:
         """Numbers of rows, and hashes of the targets and of the encoded rows and weights, as JSON values.
 
-        Of rows that are encoded when they are read, the first ones count.
+        Of rows that are encoded when they are read, evenly spaced ones count.
         """
         targets, rows = hashlib.sha256(), hashlib.blake2b(digest_size=32)
         for part in (self.train, self.valid):

@@ -101,11 +101,11 @@ def resume(
     best = checkpoint.callbacks.BestCheckpoint
     with as_bad_file(file):
         _check_module(file, checkpoint, module)
-        _check_start(file, best.start, start)
         _check_epochs(file, best, trainer.max_epochs)
         _check_rows(file, "training", best.order, data.train.row_facts)
         _check_rows(file, "validation", best.validation_rows, data.valid.row_facts)
         _check_order(file, best, data.train.order_among(trainer.world_size))
+        _check_start(file, best.start, start)
     return file
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Self
 
-from torch import nn
+from torch import Tensor, nn
 
 from windtunnel.objectives.metrics import Metric
 from windtunnel.program.head import Head
@@ -27,11 +28,12 @@ class TrainedNet:
     metric: Metric  # of the validation
     program: Program | None = None  # that of a translation, whose steps dropout changes; None for a residual model
     gradient_scale: float = 1.0
+    initial_weights: Mapping[str, Tensor] | None = None  # of a translation, before any training
 
     @classmethod
     def of(cls, net: TranslatedPipeline, recipe: Recipe) -> Self:
         """A translation, trained by a recipe."""
-        return cls(net, net.head, recipe.metric_for(net), net.program)
+        return cls(net, net.head, recipe.metric_for(net), net.program, initial_weights=net.initial_weights)
 
     @property
     def leaves_parameters_out(self) -> bool:

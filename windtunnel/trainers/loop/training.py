@@ -87,7 +87,7 @@ def train(
         trainer.strategy.checkpoint_io = LocalCheckpointIO()
     module = FineTuning(trained, recipe, tables)
     writes_or_reads = checkpoints.directory is not None or checkpoints.resume_from is not None
-    start = training_start(trained.module, data.valid) if writes_or_reads else None
+    start = training_start(trained, data.valid) if writes_or_reads else None
     file = resume(checkpoints.resume_from, module, data, trainer, start)
     error: BaseException | None = None
     with quiet():

@@ -5,22 +5,26 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from windtunnel.trainers.data.encoded_loader import EncodedLoader
+from windtunnel.trainers.loop.trained_net import TrainedNet
 
 MAX_NUMBERS = 100_000
 TOLERANCE = 1e-5
 """The part of a norm by which processors may differ."""
 
 
-def training_start(net: nn.Module, valid: EncodedLoader) -> dict[str, Any]:
+def training_start(trained: TrainedNet, valid: EncodedLoader) -> dict[str, Any]:
     """Names of what is trained, and sums of the initial weights and of validation rows in memory, as JSON values."""
-    sums = {name: _sums(weights) for name, weights in net.state_dict().items()}
+    # Of a translation those before any training: an interrupted fit may be resumed with what it has trained so far.
+    weights = trained.module.state_dict() if trained.initial_weights is None else trained.initial_weights
+    sums = {name: _sums(weight) for name, weight in weights.items()}
     if valid.rows is not None:
         sums |= {f"validation {name}": _sums(block) for name, block in valid.rows._asdict().items()}
-    trained = sorted(name for name, parameter in net.named_parameters() if parameter.requires_grad)
-    return {"trained": trained, "sums": sums}
+    parameters = trained.module.named_parameters()
+    names = sorted(name for name, parameter in parameters if parameter.requires_grad)
+    return {"trained": names, "sums": sums}
 
 
 def _sums(numbers: Tensor) -> list[float]:
