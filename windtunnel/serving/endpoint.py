@@ -100,7 +100,7 @@ class Endpoint:
                 raise
             task.uncancel()
             response = error_response(TimeoutError())
-        except Exception:  # a fault of the server, or a custom store's; the client gets no text of it
+        except Exception:  # a fault of the server: the log has its text, which may hold secrets, the client has not
             LOGGER.exception("a request to %s failed", scope["path"])
             response = json_response({"error": "the server failed; its log says why.", "type": "ServerError"}, 500)
         finally:

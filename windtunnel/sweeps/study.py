@@ -7,7 +7,6 @@ import json
 import time
 import warnings
 from collections.abc import Iterator
-from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -162,7 +161,7 @@ def keep_best_models(study: optuna.Study, objective: Objective) -> None:
     front = pareto_front(study)
     if front:
         path = objective.model_path(front[0].number)
-        with suppress(FileNotFoundError):  # another process has found a better one, and removed it
+        with contextlib.suppress(FileNotFoundError):  # another process has found a better one, and removed it
             write_atomically(path.parents[1] / BEST, path.read_bytes())
     for number in {*finished} - {trial.number for trial in front}:
         objective.model_path(number).unlink(missing_ok=True)
