@@ -140,3 +140,12 @@ def test_two_equal_runs_give_equal_bits() -> None:
     for options in ({}, {"recipe": "joint", "epochs": 2}):
         one, other = (fitted(trees("binary"), "binary", "gpu", **options) for _ in range(2))
         np.testing.assert_array_equal(other.predict_proba(X), one.predict_proba(X))
+
+
+@pytest.mark.parametrize("valid", [None, X[:500]], ids=["no rows", "rows"])
+def test_hard_trees_of_a_net_on_the_gpu(valid: Any) -> None:
+    soft = windtunnel.translate(trees("binary"), level="L2", calibrate=X).soften().to("cuda")
+    hard = soft.harden(valid)
+    assert hard.device() == soft.device()
+    on_cpu = soft.cpu().harden(valid)
+    np.testing.assert_allclose(hard.predict_proba(X), on_cpu.predict_proba(X), rtol=1e-6, atol=1e-6)

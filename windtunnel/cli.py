@@ -290,13 +290,10 @@ def _check_folders(*paths: Path | None) -> None:
 
 
 def _check_picture(path: Path) -> None:
-    """Reject a picture of a kind that matplotlib cannot write; without matplotlib, ``plot`` says what to install."""
-    from importlib.util import find_spec
+    """Reject a picture of a kind that matplotlib cannot write."""
+    from windtunnel.errors import InvalidOption, check_installed
 
-    from windtunnel.errors import InvalidOption
-
-    if find_spec("matplotlib") is None:
-        return
+    check_installed("--plot", "explain", "matplotlib")
     from matplotlib.backend_bases import FigureCanvasBase
 
     kinds = FigureCanvasBase.get_supported_filetypes()

@@ -5,6 +5,7 @@ import sys
 import warnings
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
+from importlib.util import find_spec
 from numbers import Integral
 from pathlib import Path
 from types import FrameType
@@ -69,6 +70,12 @@ def nearest(name: str, accepted: Iterable[str], other_names: Mapping[str, str] |
     suggestion = {**initials, **(other_names or {})}.get(name)
     close = [suggestion] if suggestion else get_close_matches(name, names, n=1)
     return f"did you mean {close[0]}?" if close else f"choose from {', '.join(names)}"
+
+
+def check_installed(what: str, extra: str, *modules: str) -> None:
+    """Raise ``InvalidOption`` where a module that ``what`` needs is missing; ``extra`` is that of this package."""
+    if missing := [module for module in modules if find_spec(module) is None]:
+        raise InvalidOption(f"{what}: {', '.join(missing)} not installed; pip install 'windtunnel[{extra}]'")
 
 
 def is_whole_number(value: object, least: int) -> bool:

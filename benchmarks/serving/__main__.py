@@ -146,7 +146,7 @@ def _overhead(model: Model) -> str:
     from windtunnel.serving.schema import Schema
 
     net = _open(model.path)
-    schema, body = Schema.of(main_net(net)), json.dumps(model.rows[:1]).encode()
+    schema, body = Schema.of(main_net(net), [main_net(net)]), json.dumps(model.rows[:1]).encode()
     rows = rows_of_json(parse_json(body), schema)
     outputs = net.predict(rows), net.predict_proba(rows)
     many = {name: [row[name] for row in model.rows] for name in model.rows[0]}

@@ -7,6 +7,7 @@ from sklearn.datasets import load_breast_cancer, load_diabetes
 from sklearn.frozen import FrozenEstimator
 from sklearn.inspection import partial_dependence, permutation_importance
 from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.multioutput import MultiOutputClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier
@@ -76,3 +77,19 @@ def test_an_eval_set_replaces_the_rows_held_out(tmp_path) -> None:
     assert (loaded.predict_proba(X) == estimator.predict_proba(X)).all()
     with pytest.raises(windtunnel.InvalidOption, match="eval_set must be"):
         estimator.fit(X[:150], y[:150], eval_set=X)
+
+
+def test_a_row_of_several_targets_is_right_where_all_of_its_labels_are() -> None:
+    X = load_breast_cancer().data[:200, :3]
+    Y = np.c_[np.where(X[:, 0] > 14, "large", "small"), np.digitize(X[:, 1], [15, 20]).astype(str)]
+    source = MultiOutputClassifier(DecisionTreeClassifier(max_depth=1)).fit(X, Y)
+    net = windtunnel.compile(source)
+    assert 0 < net.score(X, Y) < 1 and net.score(X, Y) == pytest.approx(source.score(X, Y))
+    weight = np.arange(200) % 3
+    assert net.score(X, Y, weight) == pytest.approx(source.score(X.repeat(weight, 0), Y.repeat(weight, 0)))
+
+
+def test_a_classifier_of_one_class_has_its_accuracy_in_the_report() -> None:
+    X = load_breast_cancer().data[:20]
+    net = windtunnel.compile(DecisionTreeClassifier().fit(X, ["a"] * 20))
+    assert net.report((X, ["a"] * 20)).test_scores["fine-tuned"] == {"accuracy": 1.0}

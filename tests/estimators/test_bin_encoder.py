@@ -103,3 +103,9 @@ def test_infinity_and_further_arguments_are_rejected():
         BinEncoder().fit(numbers().assign(few=np.inf))
     with pytest.raises(BadInput, match="sample_weight"):
         BinEncoder(TwoHotEncoder()).fit_transform(numbers(), sample_weight=np.ones(500))
+
+
+def test_parameters_that_are_set_after_fit_change_nothing() -> None:
+    fitted = BinEncoder(n_bins=8).fit(numbers())
+    expected = fitted.transform(numbers())
+    np.testing.assert_array_equal(fitted.set_params(n_bins=200).transform(numbers()), expected)

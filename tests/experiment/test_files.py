@@ -10,6 +10,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from catboost import CatBoostClassifier
 from sklearn.compose import make_column_transformer
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
@@ -122,3 +123,14 @@ def test_versions_are_no_whole_numbers(tmp_path: Path) -> None:
     net = windtunnel.compile(make_pipeline(columns, LogisticRegression()).fit(frame, frame["version"] == "2"))
     (tmp_path / "rows.csv.GZ").write_bytes(gzip.compress(b"version,n\n1.0,\n"))
     assert read_rows_of(net, tmp_path / "rows.csv.GZ")["version"].tolist() == ["1.0"]
+
+
+def test_categories_that_catboost_hashes_stay_as_they_are_written(tmp_path: Path) -> None:
+    frame = pd.DataFrame({"code": ["007", "12", "7"] * 60, "n": range(180)})
+    y = frame["code"] == "007"
+    source = CatBoostClassifier(iterations=5, cat_features=["code"], one_hot_max_size=1, verbose=0).fit(frame, y)
+    net = windtunnel.compile(source)
+    pd.DataFrame({"code": ["007", "7", "12.0", "x"], "n": range(4)}).to_csv(tmp_path / "rows.csv", index=False)
+    rows = read_rows_of(net, tmp_path / "rows.csv")
+    assert rows["code"].tolist() == ["007", "7", "12", "x"]
+    np.testing.assert_allclose(net.predict_proba(rows), source.predict_proba(rows), atol=1e-9)

@@ -20,7 +20,7 @@ from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, StandardScaler
 from sklearn.svm import SVC
 
 import windtunnel
-from windtunnel.errors import BadInput
+from windtunnel.errors import BadInput, InvalidOption
 from windtunnel.program.installed_residuals import InstalledResiduals
 from windtunnel.program.translated import TranslatedPipeline
 
@@ -381,3 +381,10 @@ def test_columns_may_have_the_names_of_the_frame():
     frame = explained.to_frame()
     assert frame.columns.tolist() == ["base", "score", "base", "output", "score"]
     np.testing.assert_array_equal(frame.to_numpy()[:, 1:4], explained.values[:, :, 0])
+
+
+def test_without_matplotlib_the_extra_is_named(fitted, monkeypatch) -> None:
+    net, X = fitted
+    monkeypatch.setattr("windtunnel.errors.find_spec", lambda name: None)
+    with pytest.raises(InvalidOption, match=r"pip install 'windtunnel\[explain\]'"):
+        net.explain(X.head(3)).plot()

@@ -232,9 +232,14 @@ def test_leaves_one_hot():
         ({"categories": {0: np.array([-1])}}, "category negative"),
         ({"leaf_value": np.zeros((2, 3))}, "3 values for 1 scores"),
         ({"divisor": 0.0}, "divisor=0.0"),
-        ({"reads": "float16"}, "reads='float16'"),
     ],
 )
 def test_damaged_tensors_are_named(change, message):
     with pytest.raises(BadFile, match=message):
         HardTrees.of(replace(stump(0.5), **change))
+
+
+@pytest.mark.parametrize("fact", ["reads", "data_at"])
+def test_facts_with_other_values_are_named(fact):
+    with pytest.raises(ValueError, match=f"{fact}='float16'"):
+        HardTrees.of(replace(stump(0.5), **{fact: "float16"}))

@@ -16,6 +16,7 @@ from sklearn.compose import ColumnTransformer
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from xgboost import XGBClassifier
 
 import windtunnel
 from windtunnel.errors import BadInput
@@ -137,3 +138,14 @@ def test_categories_that_the_calibration_rows_lack_keep_their_scores() -> None:
     after = exact.soften().scores(rows)
     assert rows["month"][:1000].nunique() == 1
     assert r2_score(after, before) > 0.999
+
+
+def test_trees_of_a_file_know_where_the_values_of_the_data_are(tmp_path: Path) -> None:
+    """XGBoost puts a threshold right below a value, which a file must not forget."""
+    random = np.random.default_rng(0)
+    rows = random.integers(0, 8, (2000, 5)).astype(float)
+    source = XGBClassifier(n_estimators=30, max_depth=4).fit(rows, rows[:, 0] * rows[:, 1] + rows[:, 2] > 14)
+    net = windtunnel.translate(source)
+    net.save(tmp_path / "net")
+    for form in (net, windtunnel.load(tmp_path / "net")):
+        np.testing.assert_allclose(form.soften().predict_proba(rows), source.predict_proba(rows), atol=0.01)

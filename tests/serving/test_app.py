@@ -407,6 +407,11 @@ def test_limits_that_no_request_can_satisfy_are_rejected(folder, limits):
         application([folder / "churn.windtunnel"], **limits)
 
 
+def test_a_limit_that_there_is_not_is_named(folder):
+    with pytest.raises(windtunnel.InvalidOption, match=r"max_batches=: did you mean max_batch\?"):
+        application([folder / "churn.windtunnel"], max_batches=3)
+
+
 @pytest.mark.parametrize("error", [RuntimeError, BadFile])
 def test_a_fault_of_the_server_is_counted_and_its_text_is_in_the_log_alone(call, monkeypatch, caplog, error):
     def fail(*_):

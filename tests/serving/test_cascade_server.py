@@ -2,23 +2,28 @@
 
 import asyncio
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from threading import Event
 
 import numpy as np
 import pandas as pd
 import pytest
+from lightgbm import LGBMClassifier
+from sklearn.base import clone
 from sklearn.compose import make_column_transformer
+from sklearn.experimental import enable_iterative_imputer  # noqa: F401  # makes IterativeImputer importable
 from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.impute import IterativeImputer
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 import windtunnel
 from tests.support.http_server import request, running
 from windtunnel.api.serve import application
-from windtunnel.errors import BadFile, BadInput
-from windtunnel.serving.queue_steps import FullModelStep, SmallModelStep, form_of
+from windtunnel.errors import BadFile, BadInput, InvalidOption
+from windtunnel.serving.queue_steps import FullModelStep, NetStep, SmallModelStep, form_of
 
 
 @pytest.fixture(scope="module")
@@ -118,3 +123,35 @@ def test_a_file_of_a_cascade_is_served_and_a_damaged_one_is_named(cascade, rows,
     damaged.write_bytes(damaged.read_bytes()[:-2000])
     with pytest.raises(BadFile):
         application([damaged])
+
+
+def test_methods_that_a_cascade_lacks_are_rejected(cascade, frame):
+    with windtunnel.Server(cascade) as server, pytest.raises(InvalidOption, match="it has predict, predict_proba"):
+        server.submit(["decision_function"], frame[:1])
+
+
+def test_a_column_that_only_the_small_model_reads_is_taken_from_the_request(cascade, tmp_path):
+    generator = np.random.default_rng(0)
+    rows = pd.DataFrame({"x": generator.normal(size=300), "city": generator.choice(["Rome", "Oslo"], 300)})
+    y = np.where(rows.x + (rows.city == "Oslo") > 0.5, "yes", "no")
+    columns = make_column_transformer((OneHotEncoder(handle_unknown="ignore"), ["city"]), remainder="passthrough")
+    tree = LGBMClassifier(n_estimators=5, verbosity=-1)
+    small = windtunnel.compile(make_pipeline(clone(columns), LogisticRegression()).fit(rows, y))
+    full = windtunnel.compile(make_pipeline(columns, tree).fit(rows.assign(city="Rome"), y))
+    assert [*full.read_columns] == [0] and [*small.read_columns] == [0, 1]
+    both = replace(cascade, small=small, full=full)
+    both.save(tmp_path / "both.cascade")
+    with running(application([tmp_path / "both.cascade"])) as port:
+        status, answer = request(port, "POST", "/predict", rows.to_dict("records"))
+    assert status == 200
+    np.testing.assert_allclose(answer["probabilities"], both.predict_proba(rows), atol=1e-9)
+
+
+def test_requests_whose_rows_depend_on_each_other_share_no_batch(cascade):
+    """A request without any number is imputed by another rule than the same row beside others."""
+    rows = pd.DataFrame(np.random.default_rng(0).normal(size=(300, 2)), columns=["x", "z"])
+    y = np.where(rows.x + rows.z > 0, "yes", "no")
+    net = windtunnel.compile(make_pipeline(IterativeImputer(random_state=0), LogisticRegression()).fit(rows, y))
+    for step in (SmallModelStep(replace(cascade, small=net, full=net)), NetStep(net)):
+        first, second = (step.task(("predict",), rows[:3]) for _ in range(2))
+        assert not first.joins(second)

@@ -43,7 +43,7 @@ def _run_facts(net: TranslatedPipeline) -> Facts:
     onnx = "; ONNX Runtime walks them by its own operator" if isinstance(net.engine, OnnxEngine) else ""
     facts += [("trees", f"{choice}{onnx}") for choice in net.strategy_choices]
     if isinstance(engine := net.running_engine, NativeEngine):
-        facts += [("runs in torch", f"{name}: {reason}") for name, reason in engine.torch_steps.items()]
+        facts += [("runs in torch", f"{part.step.name}: {part.reason}") for part in engine.torch_parts()]
     return facts
 
 

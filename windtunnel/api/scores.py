@@ -67,9 +67,9 @@ def measure(
 ) -> dict[str, float]:
     """Score a fitted model on rows that may have weights, the main metric first.
 
-    Two classes: AUROC (NaN if y holds one class) and log loss. More classes: log loss and accuracy. Classifiers without
-    ``predict_proba``: accuracy; with two classes the AUROC of ``decision_function`` comes first. Several targets with
-    classes: their mean accuracy. Regressors: the metric of the loss in ``head``, RMSE and R2.
+    Two classes: AUROC (NaN if y holds one class) and log loss. More classes: log loss and accuracy. One class, and
+    classifiers without ``predict_proba``: accuracy; with two classes the AUROC of ``decision_function`` comes first.
+    Several targets with classes: their mean accuracy. Regressors: the metric of the loss in ``head``, RMSE and R2.
     """
     if head.classes is None or not hasattr(model, "classes_"):  # CatBoost gives regressors an empty one
         values = model.predict(X)
@@ -93,11 +93,11 @@ def measure(
         both = len(np.unique(y)) == 2
         auroc = roc_auc_score(y == classes[1], decision, sample_weight=weight) if both else np.nan
         scores["auroc"] = float(auroc)
-    if probability is not None:
+    if probability is not None and len(classes) > 1:
         order = np.argsort(classes)  # scikit-learn takes the columns in the order of sorted labels
         loss = log_loss(y, probability[:, order], labels=classes[order], sample_weight=weight)
         scores["log_loss"] = float(loss)
-    if probability is None or len(classes) > 2:
+    if probability is None or len(classes) != 2:
         scores["accuracy"] = float(accuracy_score(y, model.predict(X), sample_weight=weight))
     return scores
 

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import asdict, replace
-from importlib.util import find_spec
+from dataclasses import asdict
 from json import dumps, loads
 from os import PathLike
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from windtunnel.errors import InvalidOption
+from windtunnel.errors import InvalidOption, check_installed
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
@@ -26,6 +25,9 @@ SETTINGS = "WINDTUNNEL_SERVE"
 GRACEFUL_SECONDS = 30
 
 
+SERVER_PACKAGES = ("starlette", "uvicorn", "httptools", "orjson", "prometheus_client")
+
+
 def application(models: str | PathLike[str] | Sequence[str | PathLike[str]], **limits: Any) -> Starlette:
     """The ASGI application that ``serve`` runs, for another ASGI server.
 
@@ -36,12 +38,12 @@ def application(models: str | PathLike[str] | Sequence[str | PathLike[str]], **l
     **limits
         Fields of ``windtunnel.serving.models.Limits``.
     """
-    _check_installed()
+    check_installed("serve", "serve", *SERVER_PACKAGES)
     from windtunnel.serving.app import App
     from windtunnel.serving.models import Limits, Models, Views
 
     paths = _paths(models)
-    accepted = replace(Limits(), **limits)
+    accepted = Limits.of(limits)
     return App(Models(paths, open_model, accepted), accepted, Views(_report, _explain))
 
 
@@ -72,13 +74,13 @@ def serve(
         ``max_batch``, ``max_wait_ms`` and ``max_queue`` as for ``Server``; ``max_rows`` of a request; ``max_bytes`` of
         a body; ``max_connections`` of each process; ``timeout`` of a request in seconds.
     """
-    _check_installed()
+    check_installed("serve", "serve", *SERVER_PACKAGES)
     import uvicorn
 
     from windtunnel.serving.connection import uvicorn_options
     from windtunnel.serving.models import Limits
 
-    settings = asdict(replace(Limits(), **limits)) | {"models": [str(path) for path in _paths(models)]}
+    settings = asdict(Limits.of(limits)) | {"models": [str(path) for path in _paths(models)]}
     with TemporaryDirectory() as folder:
         variables = {SETTINGS: dumps(settings)} | ({"PROMETHEUS_MULTIPROC_DIR": folder} if workers > 1 else {})
         before = {name: os.environ.get(name) for name in variables}
@@ -169,11 +171,3 @@ def _explain(net: TranslatedPipeline, rows: Rows) -> dict[str, Any]:
     explanation = explain(net, rows, None)
     shown = ("names", "values", "base", "outputs", "unit", "method")
     return {name: getattr(explanation, name) for name in shown}
-
-
-def _check_installed() -> None:
-    missing = [
-        name for name in ("starlette", "uvicorn", "httptools", "orjson", "prometheus_client") if find_spec(name) is None
-    ]
-    if missing:
-        raise InvalidOption(f"serve needs {', '.join(missing)}: pip install 'windtunnel[serve]'")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from importlib.util import find_spec
 from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,7 +12,7 @@ from pydantic_core import ErrorDetails
 
 from windtunnel.api.load import load
 from windtunnel.api.translate import translate
-from windtunnel.errors import InvalidOption
+from windtunnel.errors import InvalidOption, check_installed
 from windtunnel.program.translate_options import check_options
 from windtunnel.sweeps.space import given_space
 from windtunnel.trainers.recipe import Recipe, reject_unknown
@@ -122,8 +121,7 @@ def sweep(
         For rows that cannot be used, and a study that was made for other rows or options.
     """
     reject_unknown(unknown, "sweep", [name for name in signature(sweep).parameters if name != "unknown"])
-    if find_spec("optuna") is None:
-        raise InvalidOption("a sweep needs optuna, which is not installed; pip install 'windtunnel[tune]'")
+    check_installed("a sweep", "tune", "optuna")
     translate_options: dict[str, Any] = {"level": level, "start": start, "temperature": temperature}
     translate_options["untranslated"] = untranslated
     check_options(**translate_options)

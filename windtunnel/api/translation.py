@@ -6,6 +6,8 @@ from html import escape
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Self
 
+import numpy as np
+
 from windtunnel.encode import Rows
 from windtunnel.errors import InvalidOption
 from windtunnel.program.records.number_text import value_text
@@ -63,11 +65,18 @@ class Translation(TranslatedPipeline):
         ]
 
     def score(self, rows: Rows, target: Any, sample_weight: Any = None) -> float:
-        """Accuracy of a classifier, R squared of a regressor: what ``score`` of scikit-learn's estimators returns."""
+        """Accuracy of a classifier, R squared of a regressor: what ``score`` of scikit-learn's estimators returns.
+
+        With several targets, a row counts as right where all of its labels are.
+        """
         from sklearn.metrics import accuracy_score, r2_score
 
+        predicted = self.predict(rows)
+        if isinstance(self.head.classes, list):
+            right = np.equal(target, predicted).all(axis=1)
+            return float(np.average(right, weights=sample_weight))
         metric = r2_score if self.head.classes is None else accuracy_score
-        return float(metric(target, self.predict(rows), sample_weight=sample_weight))
+        return float(metric(target, predicted, sample_weight=sample_weight))
 
     def __sklearn_is_fitted__(self) -> bool:
         """For scikit-learn: a translation always predicts."""

@@ -13,6 +13,7 @@ from windtunnel.compiler.cuda_graphs import CudaGraphEngine
 from windtunnel.compiler.engine import ProgramEngine
 from windtunnel.compiler.exported import AotiEngine, ExportedEngine
 from windtunnel.compiler.native.engine import NativeEngine
+from windtunnel.compiler.native.part import TorchPart
 from windtunnel.compiler.onnx_runtime import OnnxEngine
 from windtunnel.compiler.scripted import TorchScriptEngine
 from windtunnel.compiler.strategies import TreeRunner
@@ -77,7 +78,7 @@ def native_engine(net: TranslatedPipeline) -> Engine | None:
     except InvalidOption as error:
         _warn_once(str(error))
         return None
-    if len(runner.torch_steps) == len(program.steps):
+    if all(isinstance(part, TorchPart) for part in runner.parts("scores")):
         return None
     return runner if summed is None else NativeEngine(net.program, net.encoder)
 

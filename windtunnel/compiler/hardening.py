@@ -42,13 +42,14 @@ def harden(net: Net, valid: Any = None) -> Net:
     if net.fixed:
         raise InvalidOption("this translation runs on a backend that is fixed; its trees are hard already.")
     rows, target, weight = validation_rows(net, valid)
-    hard = copy.deepcopy(net).eval()
+    hard = copy.deepcopy(net).cpu().eval()
     hard.drop_trained_exact_modules()
     for position, step in enumerate(hard.program.steps):
         if isinstance(step.module, SoftSplits):
             hard.replace_modules({position: _hard(hard, position, rows)})
     use_fastest_forms(hard)
     hard.finish_softening()
+    hard.to(net.device())
     hard.mark_initial_weights()
     measured = None if rows is None else measure_change(net, hard, rows, target, weight)
     hard.record(hardened=True, hardening=measured)
@@ -113,7 +114,7 @@ def _hard(net: TranslatedPipeline, position: int, rows: Batch | None) -> Module:
     if rows is not None:
         inputs = net.run_in_slices(partial(net.program.inputs_of, position), rows)
         with torch.inference_mode():
-            differences = [(soft(x).double() - hard(x.double())).sum(dim=0) for x in torch.split(inputs.cpu(), 4096)]
+            differences = [(soft(x).double() - hard(x.double())).sum(dim=0) for x in torch.split(inputs, 4096)]
         shift = torch.stack(differences).sum(dim=0) / len(inputs)
         hard = HardTrees.of(replace(ensemble, base=ensemble.base + shift.numpy()))
     return hard

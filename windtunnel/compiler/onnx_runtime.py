@@ -6,7 +6,6 @@ import copy
 import re
 import sys
 from collections.abc import Mapping, Sequence
-from importlib.util import find_spec
 from typing import Any
 
 import torch
@@ -17,7 +16,7 @@ from windtunnel.compiler.engine import ProgramEngine, Run, failing_step, sliced
 from windtunnel.compiler.float64_constants import keep_float64
 from windtunnel.compiler.graphs import EXAMPLE_ROWS, check_close, computed_in, message_of, quiet, take_graph
 from windtunnel.compiler.onnx_trees import put_nodes, with_nodes
-from windtunnel.errors import InvalidOption, UnfaithfulOption
+from windtunnel.errors import InvalidOption, UnfaithfulOption, check_installed
 from windtunnel.modules.base import Module
 from windtunnel.modules.trees.hard import TreeWalk
 from windtunnel.program.program import Program
@@ -33,7 +32,7 @@ class OnnxEngine(ProgramEngine):
 
     def prepare(self) -> Mapping[str, Run]:
         """Export all methods together, then give each a session of its own, which computes no more than it needs."""
-        check_installed("backend='onnx'")
+        check_installed("backend='onnx'", "onnx", *NEEDED)
         _check_device(self.program)
         methods = ["scores", *self.program.method_steps]
         program = AllMethods(copy.deepcopy(self.program))
@@ -101,12 +100,6 @@ class AllMethods(nn.Module):
         for step in self.steps:
             values.append(step(values))
         return (values[-1], *(step(values) for step in self.method_steps))
-
-
-def check_installed(option: str) -> None:
-    """Reject what is asked for where its packages are missing."""
-    if missing := [name for name in NEEDED if find_spec(name) is None]:
-        raise InvalidOption(f"{option} needs {', '.join(missing)}, not installed; pip install 'windtunnel[onnx]'")
 
 
 def exported(module: nn.Module, example: tuple[Tensor, ...], inputs: Sequence[str], outputs: Sequence[str]) -> Any:

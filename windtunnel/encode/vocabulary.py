@@ -52,6 +52,15 @@ class Vocabulary:
         kinds = {"text" if isinstance(value, str) else "number" for value in self.values}
         return "mixed" if len(kinds) == 2 else next(iter(kinds), "empty")
 
+    @property
+    def reads_texts(self) -> bool:
+        """Whether a value is looked up by its text: in files of rows, numbers of such a column stay as written."""
+        return self.kind == "text" or self.hashes is not None
+
+    def has_text(self, text: str) -> bool:
+        """Whether a text is one of the categories."""
+        return text in self.id_by_value or (self.hashes is not None and city_hash(text) in self._id_of_hash)
+
     @cached_property
     def wide(self) -> bool:
         """Whether some values are whole numbers beyond float64's exact range, as long ids are."""

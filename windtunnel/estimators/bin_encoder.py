@@ -82,13 +82,12 @@ class BinEncoder(TransformerMixin, BaseEstimator):
 
     def categories(self, column: int) -> list[str]:
         """The categories of a column's bins, in order, as the encoder gets them."""
-        count = len(self.bin_edges_[column]) + 1
-        return [f"{at:0{len(str(self.n_bins - 1))}d}" for at in range(count)]
+        return [f"{at:0{self.digits_}d}" for at in range(len(self.bin_edges_[column]) + 1)]
 
     def _learn(self, X: Any) -> pd.DataFrame:
         if not is_whole_number(self.n_bins, 2):
             raise InvalidOption(f"n_bins={self.n_bins!r}; give a whole number from 2 up")
-        numbers = self._numbers(X, fitting=True)
+        numbers, self.digits_ = self._numbers(X, fitting=True), len(str(int(self.n_bins) - 1))
         self.bin_edges_: list[NDArray[np.float64]] = [_edges(column, int(self.n_bins)) for column in numbers.T]
         self.encoder_: Any = TwoHotEncoder() if self.encoder is None else clone(self.encoder)
         return self._bins(numbers)

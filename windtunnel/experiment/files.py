@@ -160,12 +160,14 @@ def predict_frame(net: Translation, rows: pd.DataFrame) -> pd.DataFrame:
     """
     if not hasattr(net, "predict"):
         return pd.DataFrame(net.transform(rows)).add_prefix("column_")
-    predictions = pd.DataFrame(net.predict(rows))
+    methods = [method for method in ("predict", "predict_proba") if method in net.head.methods]
+    outputs = dict(zip(methods, net.outputs(methods, rows), strict=True))
+    predictions = pd.DataFrame(outputs["predict"])
     predictions.columns = (
         ["prediction"] if predictions.shape[1] == 1 else [f"prediction_{at}" for at in predictions.columns]
     )
-    if hasattr(net, "predict_proba"):
-        probabilities, classes = net.predict_proba(rows), net.classes_
+    if "predict_proba" in outputs:
+        probabilities, classes = outputs["predict_proba"], net.classes_
         if isinstance(probabilities, list):
             names = [f"{target}_{label}" for target, labels in enumerate(classes) for label in labels]
             probabilities = np.hstack(probabilities)
@@ -199,20 +201,20 @@ def spelled_as_in_fitting(net: Translation, rows: pd.DataFrame) -> pd.DataFrame:
     names, changes = net.encoder.names or [], dict[str, pd.Series]()
     for category in net.encoder.categories:
         name, vocabulary = names[category.column] if category.column < len(names) else "", category.vocabulary
-        if name not in rows or vocabulary.kind != "text" or vocabulary.buckets or vocabulary.hashes is not None:
+        if name not in rows or not vocabulary.reads_texts or vocabulary.buckets:
             continue
         values = rows[name].dropna().unique()
-        spelled = {text: _other_spelling(text) for text in values if text not in vocabulary.id_by_value}
-        spelled = {text: other for text, other in spelled.items() if other in vocabulary.id_by_value}
+        unknown = [text for text in values if isinstance(text, str) and not vocabulary.has_text(text)]
+        spelled = {text: other for text in unknown if (other := _other_spelling(text)) and vocabulary.has_text(other)}
         of_versions = bool(spelled) and any(DECIMALS.fullmatch(text) for text in vocabulary.id_by_value)
         if spelled and not of_versions:  # 1.0 is another version than 1
             changes[name] = rows[name].map(lambda text, spelled=spelled: spelled.get(text, text))
     return rows.assign(**changes)
 
 
-def _other_spelling(text: Any) -> str | None:
+def _other_spelling(text: str) -> str | None:
     """The other way to write a whole number, "1000" or "1000.0"; None for any other text."""
-    if not isinstance(text, str) or (whole := re.fullmatch(r"(-?\d+)(\.0)?", text)) is None:
+    if (whole := re.fullmatch(r"(-?\d+)(\.0)?", text)) is None:
         return None
     return whole[1] if whole[2] else f"{text}.0"
 
@@ -220,7 +222,7 @@ def _other_spelling(text: Any) -> str | None:
 def text_columns(net: Translation) -> list[str]:
     """The raw columns of a translation that hold texts."""
     names = net.encoder.names or []
-    columns = {category.column for category in net.encoder.categories if category.vocabulary.kind == "text"}
+    columns = {category.column for category in net.encoder.categories if category.vocabulary.reads_texts}
     return [names[column] for column in sorted(columns | net.counted_columns) if column < len(names)]
 
 

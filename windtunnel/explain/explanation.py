@@ -13,7 +13,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from windtunnel.encode.labels import labels_index
-from windtunnel.errors import BadInput
+from windtunnel.errors import BadInput, check_installed
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -256,10 +256,9 @@ def _axes(ax: Axes | None, labels: list[str]) -> Any:
     """The axes to draw on; by default of a new figure with room for the labels."""
     if ax is not None:
         return ax
-    try:
-        from matplotlib import pyplot
-    except ImportError as error:
-        raise ImportError('plots need matplotlib: pip install "windtunnel[explain]"') from error
+    check_installed("a plot", "explain", "matplotlib")
+    from matplotlib import pyplot
+
     size = (6 + 0.07 * max(map(len, labels)), 1.2 + 0.3 * len(labels))
     return pyplot.figure(figsize=size, layout="constrained").add_subplot()
 

@@ -160,7 +160,7 @@ def _programs(
         has_step = method in net.program.method_steps
         part = engine.whole(name := method if has_step else "scores")
         if part is None:
-            raise UnfaithfulOption(f"{_missing(engine, name)} have no C form. Choose another format.")
+            raise UnfaithfulOption(f"{_without_c(engine, name)} have no C form. Choose another format.")
         ((_, slot),) = part.outputs
         rejects = slot_guards(net.program, method)
         try:
@@ -180,6 +180,6 @@ def _programs(
     return images, outputs
 
 
-def _missing(engine: NativeEngine, method: str) -> str:
-    steps = [f"{name!r} ({reason})" for name, reason in engine.torch_steps.items()]
+def _without_c(engine: NativeEngine, method: str) -> str:
+    steps = [f"{part.step.name!r} ({part.reason})" for part in engine.torch_parts(method)]
     return "the steps " + ", ".join(steps) if steps else f"the steps of {method}"

@@ -16,7 +16,7 @@ from windtunnel.compiler import onnx_runtime
 from windtunnel.compiler.graphs import check_close, computed_in
 from windtunnel.compiler.onnx_trees import ML, ML_VERSION, put_nodes, with_nodes
 from windtunnel.encode import FIRST_ID, MISSING_ID, UNKNOWN_ID, CategoryColumn, Rows
-from windtunnel.errors import UnfaithfulOption
+from windtunnel.errors import UnfaithfulOption, check_installed
 from windtunnel.export.columns import names, raw_columns, text_slots
 from windtunnel.export.graph_program import REJECTED_ID, GraphProgram, example, file_metadata
 from windtunnel.export.limits import MISSING, check
@@ -64,7 +64,7 @@ def described_model(net: TranslatedPipeline, types: Mapping[str, int]) -> Any:
 
 
 def _model(net: TranslatedPipeline, types: Mapping[str, int]) -> tuple[Any, list[str]]:
-    onnx_runtime.check_installed("format='onnx'")
+    check_installed("format='onnx'", "onnx", *onnx_runtime.NEEDED)
     check(net, "onnx")
     module = GraphProgram(net).cpu()
     number_columns = names(net.encoder, raw_columns(net.encoder)[0])

@@ -335,6 +335,11 @@ class ScoringPipeline(nn.Module):
         return self.engine if summed is None else summed.engine
 
     @property
+    def read_columns(self) -> Sequence[int]:
+        """The positions of the raw columns that are read: all of them where steps run on the host."""
+        return range(self.encoder.width) if self.hosts else self.encoder.used_columns()
+
+    @property
     def counted_columns(self) -> set[int]:
         """The positions of the raw columns of texts whose terms a step on the host counts."""
         counters = [host.facts()["counter"] for host in self.hosts]

@@ -181,7 +181,7 @@ def _soft_trees(
         return form(ensemble, level=level, start=start, temperature=float(temperature))
     grids = _grids(net.program, step)
     if batch is None:
-        return form(ensemble, level=level, start=start, grids=grids, next_above_in_data=hard.next_above_in_data)
+        return form(ensemble, level=level, start=start, grids=grids)
     with torch.no_grad():
         inputs = net.program.inputs_of(position, *batch)
     sample = inputs.double().numpy()

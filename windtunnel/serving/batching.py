@@ -25,7 +25,7 @@ WEIGHT = 0.1
 
 @dataclass(frozen=True)
 class Entry:
-    """Where requests for a model enter: the net that has its methods, and the first step."""
+    """Where requests for a model enter: the net that tells its rows and labels, and the first step."""
 
     net: TranslatedPipeline
     step: NetStep | SmallModelStep
@@ -155,8 +155,8 @@ class Server:
         net, step = entry.net, entry.step
         if isinstance(methods, str) or not methods:
             raise InvalidOption(f"methods={methods!r}; give a list of them, such as ['predict']")
-        if lacking := [method for method in methods if method not in net.head.methods]:
-            raise InvalidOption(f"the source has no {', '.join(lacking)}; it has {', '.join(net.head.methods)}.")
+        if lacking := [method for method in methods if method not in step.methods]:
+            raise InvalidOption(f"the model has no {', '.join(lacking)}; it has {', '.join(step.methods)}.")
         if self._seconds < self.QUICK_SECONDS and self._pool.idle and net.encoder.count_rows(rows) <= FEW_ROWS:
             start = monotonic()
             outputs = step.outputs(methods, rows)

@@ -6,12 +6,12 @@ import asyncio
 import gc
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
 from windtunnel.encode import Rows
-from windtunnel.errors import InvalidOption, UnsupportedEstimator
+from windtunnel.errors import InvalidOption, UnsupportedEstimator, nearest
 from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.serving import metrics
 from windtunnel.serving.batching import Entry, Server
@@ -47,6 +47,14 @@ class Limits:
     max_connections: int = 512  # the most connections of clients; the requests of others get 503
     timeout: float = 30.0  # seconds within which a body must arrive and the response must be ready
 
+    @classmethod
+    def of(cls, options: Mapping[str, Any]) -> Limits:
+        """Limits by their names; the others are as by default."""
+        accepted = [limit.name for limit in fields(cls)]
+        if wrong := [f"{name}=: {nearest(name, accepted)}" for name in options if name not in accepted]:
+            raise InvalidOption(f"serve takes no {', '.join(wrong)}.")
+        return cls(**options)
+
     def __post_init__(self) -> None:
         """Reject what no request could satisfy."""
         limits = asdict(self)
@@ -70,12 +78,13 @@ class LoadedModel:
         """The facts of a model that a server of this class scores."""
         entry = server.entry(model)
         net = entry.net
-        methods = [method for method in SERVED_METHODS if method in net.head.methods]
+        methods = [method for method in SERVED_METHODS if method in entry.step.methods]
         if not methods:
             raise UnsupportedEstimator(
                 "this pipeline ends in a transformer, so there is nothing to predict; serve one with a final predictor."
             )
-        return cls(model, entry, Schema.of(net), methods, net.head.labels_in_order, version)
+        nets = (model.small, net) if isinstance(model, Cascade) else (net,)
+        return cls(model, entry, Schema.of(net, nets), methods, net.head.labels_in_order, version)
 
     @property
     def net(self) -> TranslatedPipeline:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from windtunnel.encode import Batch, Rows
 from windtunnel.errors import InvalidOption
+from windtunnel.program.program import Program
 from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.serving.cascade.cascade import Cascade
 from windtunnel.serving.cascade.take_rows import take_rows
@@ -64,20 +65,30 @@ def first_step(model: TranslatedPipeline | Cascade) -> NetStep | SmallModelStep:
     return NetStep(main_net(model))
 
 
+class Forms:
+    """The forms of the rows that a program scores."""
+
+    def __init__(self, program: Program) -> None:
+        self._depends_on_call = program.depends_on_call()
+
+    def of(self, rows: Rows, batch: Batch | None) -> Hashable:
+        """The form of a request's rows; None, which equals others, of encoded ones that can be scored with others."""
+        if self._depends_on_call:
+            return object()  # equals no other
+        return form_of(rows) if batch is None else None
+
+
 class NetStep:
     """The only step of a plain net."""
 
     def __init__(self, net: TranslatedPipeline) -> None:
-        self._net = net
-        self._depends_on_call = net.program.depends_on_call()
+        self._net, self._forms, self.methods = net, Forms(net.program), net.head.methods
 
     def task(self, methods: tuple[str, ...], rows: Rows) -> Task:
         """Encode the rows of a request, unless parts of the pipeline that run on the host take long for it."""
-        alone = object() if self._depends_on_call else None  # equal to no other form
-        if self._net.hosts:
-            return Task(self, methods, rows, self._net.encoder.count_rows(rows), None, alone or form_of(rows))
-        batch = self._net.encode(rows)
-        return Task(self, methods, rows, len(batch.ids), batch, alone)
+        batch = None if self._net.hosts else self._net.encode(rows)
+        count = self._net.encoder.count_rows(rows) if batch is None else len(batch.ids)
+        return Task(self, methods, rows, count, batch, self._forms.of(rows, batch))
 
     def outputs(self, methods: Sequence[str], rows: Rows | Batch) -> Outputs:
         """The outputs of each method."""
@@ -92,17 +103,19 @@ class NetStep:
 class SmallModelStep:
     """The first step of a cascade: the small model."""
 
+    methods = ("predict", "predict_proba")
+
     def __init__(self, cascade: Cascade) -> None:
         self._cascade, self._stage = cascade, cascade.stages[0]
-        self._next = FullModelStep(cascade)
+        self._forms, self._next = Forms(self._stage.net.program), FullModelStep(cascade)
 
     def task(self, methods: tuple[str, ...], rows: Rows) -> Task:
         """Encode what the small model reads, unless parts of it that run on the host take long for it."""
         self._cascade.check_columns(rows)
-        if self._stage.net.hosts or self._stage.hosts:
-            return Task(self, methods, rows, self._stage.net.encoder.count_rows(rows), None, form_of(rows))
-        batch = self._stage.encode(rows)
-        return Task(self, methods, rows, len(batch.ids), batch, None)
+        late = self._stage.net.hosts or self._stage.hosts
+        batch = None if late else self._stage.encode(rows)
+        count = self._stage.net.encoder.count_rows(rows) if batch is None else len(batch.ids)
+        return Task(self, methods, rows, count, batch, self._forms.of(rows, batch))
 
     def outputs(self, methods: Sequence[str], rows: Rows) -> Outputs:
         """The outputs of each method, through both steps."""
@@ -121,6 +134,7 @@ class FullModelStep:
 
     def __init__(self, cascade: Cascade) -> None:
         self._cascade, self._stage = cascade, cascade.stages[1]
+        self._forms = Forms(self._stage.net.program)
 
     def task(
         self, task: Task, probabilities: NDArray[Any], shared: NDArray[Any], confident: NDArray[np.bool_]
@@ -130,10 +144,10 @@ class FullModelStep:
         if not len(positions):
             return self.of_probabilities(task.methods, probabilities)
         rows, shared = take_rows(task.rows, positions), shared[positions]
-        late = bool(self._stage.net.hosts or self._stage.hosts)
-        batch, form = (None, form_of(rows)) if late else (self._stage.encode(rows, shared), None)
+        late = self._stage.net.hosts or self._stage.hosts
+        batch = None if late else self._stage.encode(rows, shared)
         unsure = UnsureRows(shared, probabilities, positions)
-        return Task(self, task.methods, rows, len(positions), batch, form, unsure)
+        return Task(self, task.methods, rows, len(positions), batch, self._forms.of(rows, batch), unsure)
 
     def run(self, tasks: Sequence[Task]) -> Sequence[Outputs]:
         """The outputs of each task, with the rows that the small model predicted."""
@@ -147,7 +161,7 @@ class FullModelStep:
         return self.of_probabilities(task.methods, task.unsure.probabilities)
 
     def of_probabilities(self, methods: Sequence[str], probabilities: Any) -> Outputs:
-        """The output of each method, from probabilities ``[B, classes]``."""
+        """The output of each of ``SmallModelStep.methods``, from probabilities ``[B, classes]``."""
         labels = np.asarray(self._cascade.classes_)
         return tuple(
             labels[probabilities.argmax(axis=1)] if method == "predict" else probabilities for method in methods

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -45,13 +46,12 @@ class Schema:
         return {name: columns[name] for name in names} if all(name in columns for name in names) else columns
 
     @classmethod
-    def of(cls, net: TranslatedPipeline) -> Schema:
-        """The schema of a translation."""
+    def of(cls, net: TranslatedPipeline, readers: Sequence[TranslatedPipeline]) -> Schema:
+        """The schema of a model with the outputs of ``net``, and the columns that any of ``readers`` reads."""
         encoder, head = net.encoder, net.head
-        texts = {category.column for category in encoder.categories if category.vocabulary.kind != "number"}
-        texts |= net.counted_columns
+        texts = set[int]().union(*(reader.encoder.columns_by_kind()[1] | reader.counted_columns for reader in readers))
         if encoder.names is not None and not encoder.flat:
-            columns = encoder.used_columns() if not net.hosts else range(encoder.width)
+            columns = sorted(set[int]().union(*(reader.read_columns for reader in readers)))
             inputs = [Column(encoder.names[at], "BYTES" if at in texts else "FP64", (-1,)) for at in columns]
         else:
             shape = (-1,) if encoder.flat else (-1, encoder.width)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from optuna.exceptions import ExperimentalWarning
 from optuna.trial import TrialState, create_trial
 
 from windtunnel.atomic_write import replacing
-from windtunnel.errors import InvalidOption
+from windtunnel.errors import check_installed
 
 SIZE = {"parallel": (15.0, 6.0)}
 DEFAULT_SIZE = (9.0, 5.0)
@@ -24,8 +23,7 @@ DEFAULT_SIZE = (9.0, 5.0)
 
 def write_plots(study: optuna.Study, metric: str, folder: Path) -> list[Path]:
     """Write every plot for which the study has enough trials; returns the files."""
-    if missing := [name for name in ("matplotlib", "plotly") if find_spec(name) is None]:
-        raise InvalidOption(f"plots need {' and '.join(missing)}, not installed; pip install 'windtunnel[tune]'")
+    check_installed("plots of a sweep", "tune", "matplotlib", "plotly")
     folder.mkdir(parents=True, exist_ok=True)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ExperimentalWarning)

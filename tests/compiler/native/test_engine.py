@@ -27,7 +27,7 @@ def test_a_whole_pipeline_is_computed_natively(rows, count):
     X, y = rows
     pipeline = make_pipeline(StandardScaler(), LGBMRegressor(n_estimators=20, verbosity=-1, n_jobs=1)).fit(X, y)
     net = windtunnel.compile(pipeline, backend="native")
-    assert net.engine.torch_steps == {}
+    assert net.engine.torch_parts() == []
     np.testing.assert_allclose(net.predict(X[:count]), pipeline.predict(X[:count]), rtol=0, atol=1e-12)
 
 
@@ -35,9 +35,9 @@ def test_steps_without_a_native_form_run_in_torch(rows):
     X, y = rows
     pipeline = make_pipeline(StandardScaler(), PolynomialCountSketch(random_state=0), Ridge()).fit(X, y)
     net = windtunnel.compile(pipeline, backend="native")
-    ((name, reason),) = net.engine.torch_steps.items()
-    assert name == "polynomialcountsketch"
-    assert "runs in torch" in str(net.report()) and reason in str(net.report())
+    (part,) = net.engine.torch_parts()
+    assert part.step.name == "polynomialcountsketch"
+    assert "runs in torch" in str(net.report()) and part.reason in str(net.report())
     np.testing.assert_allclose(net.predict(X), pipeline.predict(X), rtol=0, atol=1e-9)
     net.fit((X[:200], y[:200]), (X[200:], y[200:]), epochs=1, progress=False, accelerator="cpu")
     assert "runs in torch" in str(net.report())  # by an engine that has predicted nothing

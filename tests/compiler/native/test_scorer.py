@@ -30,8 +30,8 @@ TABLE = pd.DataFrame(
 
 def direct(net, method, rows):
     """The output of the scorer; None if it left the rows to the general way."""
-    if net.engine.torch_steps:
-        pytest.skip(f"without a native form: {net.engine.torch_steps}")
+    if parts := net.engine.torch_parts():
+        pytest.skip(f"without a native form: {parts}")
     return net.engine.direct(net, method, rows)
 
 

@@ -19,14 +19,14 @@ def shift_rounded(trees: Walk, columns: Sequence[int], dtype: torch.dtype) -> Wa
     """Move thresholds on computed columns away from the values of training rows next to them.
 
     The source puts its threshold at a value that its own step gave; torch's logarithm of the same number may be the
-    next one above or below. If such a value goes left (``thresholds_in_data``), the threshold moves up a little. If it
-    goes right (``next_above_in_data``), it moves down, in float32 only: there the source compares float64 rows rounded
+    next one above or below. If such a value goes left (``data_at`` "threshold"), the threshold moves up a little. If it
+    goes right ("next_above"), it moves down, in float32 only: there the source compares float64 rows rounded
     to float32, which hides a difference in the last bits.
 
     ``columns`` are those whose numbers may differ from the source's in their last bits; ``dtype`` is what they are
     computed in.
     """
-    if not (trees.thresholds_in_data or (trees.next_above_in_data and dtype == torch.float32)):
+    if trees.data_at == "unknown" or (trees.data_at == "next_above" and dtype == torch.float64):
         return trees
     ensemble = trees.ensemble()
     moved = np.isin(ensemble.feature, columns) & np.isfinite(ensemble.threshold)
@@ -37,4 +37,5 @@ def shift_rounded(trees: Walk, columns: Sequence[int], dtype: torch.dtype) -> Wa
     largest = np.zeros(ensemble.width)
     np.maximum.at(largest, ensemble.feature[moved], size[moved])
     step = torch.finfo(dtype).eps * (VALUE_ROUNDINGS * size + COLUMN_ROUNDINGS * largest[ensemble.feature])
-    return trees.with_thresholds(ensemble.threshold + np.where(moved, step if trees.thresholds_in_data else -step, 0.0))
+    up = 1 if trees.data_at == "threshold" else -1
+    return trees.with_thresholds(ensemble.threshold + np.where(moved, up * step, 0.0))

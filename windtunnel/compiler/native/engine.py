@@ -28,14 +28,13 @@ class NativeEngine(ProgramEngine):
 
     def __init__(self, program: Program, encoder: RowEncoder) -> None:
         super().__init__(program, encoder)
-        self._torch_steps: dict[str, str] = {}
-        self._whole: dict[str, NativePart] = {}
+        self._parts: dict[str, list[NativePart | TorchPart]] = {}  # of "scores", and of methods that have a step
         self._scorers: dict[str, Scorer | None] = {}
         self._text_columns = TextColumns()
 
     def prepare(self) -> Mapping[str, Run]:
         """The parts of the scores and of each method that has a step of its own."""
-        self._torch_steps, self._whole, self._scorers = {}, {}, {}
+        self._parts, self._scorers = {}, {}
         methods = [*self.program.method_steps, "scores"]
         if any(tensor.device.type != "cpu" for tensor in self.program.buffers()):  # moved after it was compiled
             return {method: partial(self.program.output, method) for method in methods}
@@ -60,16 +59,19 @@ class NativeEngine(ProgramEngine):
             self._scorers = {}
         return output
 
-    @property
-    def torch_steps(self) -> dict[str, str]:
-        """The name of each step of the scores that runs in torch, and why."""
-        self.prepared()
-        return self._torch_steps
+    def torch_parts(self, method: str = "scores") -> list[TorchPart]:
+        """The steps of "scores", or of a method that has a step, that run in torch."""
+        return [part for part in self.parts(method) if isinstance(part, TorchPart)]
 
     def whole(self, method: str) -> NativePart | None:
         """The program of "scores", or of a method that has a step, if all of its steps are native."""
+        parts = self.parts(method)
+        return parts[0] if len(parts) == 1 and isinstance(parts[0], NativePart) else None
+
+    def parts(self, method: str) -> list[NativePart | TorchPart]:
+        """The parts of "scores", or of a method that has a step; none on another device than the CPU."""
         self.prepared()
-        return self._whole.get(method)
+        return self._parts.get(method, [])
 
     def _scorer(self, net: ScoringPipeline, method: str) -> Scorer | None:
         has_step = not self.program.method_steps.keys().isdisjoint(method.split(", "))
@@ -77,7 +79,7 @@ class NativeEngine(ProgramEngine):
         return made
 
     def __getstate__(self) -> dict[str, Any]:
-        return super().__getstate__() | {"_whole": {}, "_scorers": {}, "_text_columns": TextColumns()}
+        return super().__getstate__() | {"_parts": {}, "_scorers": {}, "_text_columns": TextColumns()}
 
     def image(self, method: str, checked: Sequence[tuple[int, int]]) -> bytes:
         """The image of a program that is native as a whole, with columns of ``slot_guards`` behind its outputs.
@@ -101,11 +103,8 @@ class NativeEngine(ProgramEngine):
 
     def _run(self, method: str) -> Run:
         slots, last = self._upstream(method)
-        parts = split(slots, last, *self.example(2))
-        if method == "scores":
-            self._torch_steps = {part.step.name: part.reason for part in parts if isinstance(part, TorchPart)}
+        parts = self._parts[method] = split(slots, last, *self.example(2))
         if len(parts) == 1 and isinstance(whole := parts[0], NativePart):
-            self._whole[method] = whole
             return whole.run
 
         def run(numbers: Tensor, ids: Tensor) -> Tensor:

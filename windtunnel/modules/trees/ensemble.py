@@ -53,6 +53,9 @@ class TreeEnsemble:
     leaf_cover: NDArray[np.float64] | None = None
     divisor: float = 1.0  # 1 for boosted trees, the number of trees for their mean
     reads: str = "float64"  # "float64" if the source compares in it, "float32" if it rounds rows to float32 first
+    # Which numbers are values of the training rows: "threshold", each threshold is one; "next_above", the float32 above
+    # each threshold is one (XGBoost, where a number goes left below it); "unknown", neither need be.
+    data_at: str = "unknown"
 
     @property
     def trees(self) -> int:

@@ -35,6 +35,8 @@ class TreeWalk(FixedPrecision, Module, kw_only=True):
     NO_CODE = 2147483648.0
     __constants__: ClassVar[list[str]] = ["LOW", "HIGH", "FLAG", "ZERO", "CODE", "NEAR_ZERO", "NO_CODE"]
 
+    CHOICES = {"reads": ("float64", "float32"), "data_at": ("unknown", "threshold", "next_above")}
+
     width: int = bounded(0, 2**24)  # number of input features
     # Down to ``base`` as in ``TreeEnsemble``:
     node_start: Tensor
@@ -56,6 +58,7 @@ class TreeWalk(FixedPrecision, Module, kw_only=True):
     leaf_cover: Tensor = torch.empty(0, dtype=torch.float64)  # [L], or [0] where the model stores none
     divisor: float = 1.0  # what the sums are divided by
     reads: str = "float64"  # "float64" or "float32", see ``TreeEnsemble``
+    data_at: str = "unknown"  # see ``TreeEnsemble``
     column: Tensor = derived()
     feature_at: Tensor = derived()
     split: Tensor = derived()  # of the type that ``reads`` says
@@ -72,13 +75,8 @@ class TreeWalk(FixedPrecision, Module, kw_only=True):
     has_sets: bool = derived()
     same_reading: bool = derived()
     row_cost: int = derived()
-    thresholds_in_data: bool = derived()
-    """Whether thresholds are values of the data: those that float32 rounds up would else be above their threshold."""
-    next_above_in_data: bool = derived()
-    """Whether the float32 above a threshold is a value of the data (XGBoost, where a number goes left below one)."""
 
     def __post_init__(self) -> None:
-        self.thresholds_in_data = self.next_above_in_data = False
         ensemble = self.ensemble()
         _check(ensemble)
         self.outputs, self.vector = ensemble.outputs, ensemble.vector
@@ -92,16 +90,14 @@ class TreeWalk(FixedPrecision, Module, kw_only=True):
     def cast(self, dtype: torch.dtype) -> None:
         """Take rows of ``dtype``; thresholds that are values of the data are rounded to float32 as the rows are."""
         super().cast(dtype)
-        if dtype == torch.float32 and self.thresholds_in_data and self.reads == "float64":
+        if dtype == torch.float32 and self.data_at == "threshold" and self.reads == "float64":
             self.threshold.copy_(self.threshold.to(torch.float32))
             self.split = self.split.to(torch.float32)
             self.reads = "float32"
 
     def with_thresholds(self, threshold: NDArray[np.float64]) -> Self:
         """The same trees with other thresholds."""
-        trees = self.rebuild(self.state_dict() | {"threshold": torch.from_numpy(threshold)}, self.facts())
-        trees.thresholds_in_data, trees.next_above_in_data = self.thresholds_in_data, self.next_above_in_data
-        return trees
+        return self.rebuild(self.state_dict() | {"threshold": torch.from_numpy(threshold)}, self.facts())
 
     def arrange(self) -> None:
         """Register the buffers that another form of the trees computes with; they are not saved."""
@@ -112,16 +108,19 @@ class TreeWalk(FixedPrecision, Module, kw_only=True):
         nodes = sorted(ensemble.categories)
         sets = [np.asarray(ensemble.categories[node], np.int64) for node in nodes]
         bounds, cover = ensemble.feature_range, ensemble.leaf_cover
-        facts = {
+        arrays = {
             "category_node": np.array(nodes, np.int64),
             "category_start": np.cumsum([0, *map(len, sets)], dtype=np.int64),
             "category": np.concatenate([*sets, np.empty(0, np.int64)]),
             "feature_range": np.empty((0, 2)) if bounds is None else bounds,
             "leaf_cover": np.empty(0) if cover is None else np.asarray(cover, np.float64),
         }
-        facts |= {name: getattr(ensemble, name) for name in _DTYPES}
-        tensors = {name: torch.from_numpy(np.array(value, _DTYPES.get(name))) for name, value in facts.items()}
-        return cls(width=ensemble.width, divisor=ensemble.divisor, reads=ensemble.reads, **tensors)
+        arrays |= {name: getattr(ensemble, name) for name in _DTYPES}
+        tensors: dict[str, Any] = {
+            name: torch.from_numpy(np.array(value, _DTYPES.get(name))) for name, value in arrays.items()
+        }
+        facts = {name: getattr(ensemble, name) for name in ("width", "divisor", "reads", "data_at")}
+        return cls(**facts, **tensors)
 
     def ensemble(self) -> TreeEnsemble:
         """Give back the ensemble that this module was made of, bit for bit."""
@@ -135,6 +134,7 @@ class TreeWalk(FixedPrecision, Module, kw_only=True):
             leaf_cover=_array(self.leaf_cover) if len(self.leaf_cover) else None,
             divisor=self.divisor,
             reads=self.reads,
+            data_at=self.data_at,
             **buffer,
         )
 
@@ -340,8 +340,8 @@ def _check(ensemble: TreeEnsemble) -> None:
         wrong.append("leaf_cover is not a number of 0 or more for each leaf")
     if ensemble.vector and ensemble.leaf_value.shape[1] != ensemble.outputs:
         wrong.append(f"leaves hold {ensemble.leaf_value.shape[1]} values for {ensemble.outputs} scores")
-    if not ensemble.divisor > 0 or ensemble.reads not in ("float32", "float64"):
-        wrong.append(f"divisor={ensemble.divisor} or reads={ensemble.reads!r} is none of the accepted values")
+    if not ensemble.divisor > 0:
+        wrong.append(f"divisor={ensemble.divisor} is not above 0")
     if wrong:
         raise BadFile(f"these tensors are not a tree ensemble: {'; '.join(wrong)}")
 

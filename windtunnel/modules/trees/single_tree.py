@@ -43,6 +43,7 @@ def join(
     output: NDArray[np.int64] | None = None,
     divisor: float = 1.0,
     reads: str = "float64",
+    data_at: str = "unknown",
 ) -> TreeEnsemble:
     """One ensemble of trees; where each leaf holds one value, the trees go to the scores in turn, or to ``output``."""
     counts = np.array([len(tree.feature) for tree in trees], np.int64)
@@ -74,4 +75,5 @@ def join(
         leaf_cover=np.concatenate(covers).astype(np.float64) if covers and len(covers) == len(trees) else None,
         divisor=divisor,
         reads=reads,
+        data_at=data_at,
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from windtunnel.errors import check_installed
 from windtunnel.program.records.fit_record import CandidateResult, FitRecord
 from windtunnel.program.records.number_text import value_text
 
@@ -12,6 +13,7 @@ BLUE, ORANGE, GREY = "#1f6fb4", "#d1731f", "#777777"
 
 def plot_history(record: FitRecord) -> Any:
     """Draw losses and metric by epoch, and the gains of tested candidates, with matplotlib; returns the axes."""
+    check_installed("a plot", "explain", "matplotlib")
     from matplotlib import pyplot as plt
 
     tested = [candidate for candidate in record.candidates if candidate.gain is not None]

@@ -181,9 +181,8 @@ class Cascade:
     @cached_property
     def _names(self) -> set[str]:
         """The names of the columns that the full model reads; none if it takes them by position."""
-        encoder = self.full.encoder
-        columns = range(encoder.width) if self.full.hosts else encoder.used_columns()
-        return set() if encoder.names is None else {encoder.names[column] for column in columns}
+        names = self.full.encoder.names
+        return set() if names is None else {names[column] for column in self.full.read_columns}
 
     def _first(self, rows: Rows) -> StageOutput:
         """The output of the small model for all rows."""

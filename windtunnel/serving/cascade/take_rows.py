@@ -17,8 +17,10 @@ def take_rows(rows: Rows, positions: list[int] | NDArray[np.intp]) -> Rows:
     """The rows at some positions, of a kind that is read in the same way: with names, or without."""
     if hasattr(rows, "iloc"):
         return rows.iloc[positions]
-    if isinstance(rows, np.ndarray | Tensor) or hasattr(rows, "tocsr"):
+    if isinstance(rows, np.ndarray | Tensor):
         return rows[positions]
+    if hasattr(rows, "tocsr"):  # some sparse formats cannot be indexed
+        return rows.tocsr()[positions]
     if isinstance(rows, Mapping) and all(dimensions(column) == 1 for column in rows.values()):
         return {name: _values_at(column, positions) for name, column in rows.items()}
     if isinstance(rows, list | tuple):

@@ -337,8 +337,7 @@ def stream(
 
 def _columns_read(net: TranslatedPipeline, names: list[str]) -> list[str]:
     """The columns that a translation reads by name, if the files have all of them; else all columns."""
-    encoder = net.encoder
-    if encoder.names is None:
+    if net.encoder.names is None:
         return names
-    wanted = encoder.names if net.hosts else [encoder.names[column] for column in encoder.used_columns()]
+    wanted = [net.encoder.names[column] for column in net.read_columns]
     return wanted if set(wanted) <= set(names) else names

@@ -71,9 +71,7 @@ def _scores(fitted: Any) -> HardTrees:
         columns = np.argsort(~fitted.is_categorical_, kind="stable")
     trees = [_tree(predictor, columns) for stage in fitted._predictors for predictor in stage]
     base = np.asarray(fitted._baseline_prediction, np.float64).reshape(-1)
-    scores = HardTrees.of(join(trees, width=width, base=base))
-    scores.thresholds_in_data = True
-    return scores
+    return HardTrees.of(join(trees, width=width, base=base, data_at="threshold"))
 
 
 def _tree(predictor: Any, columns: NDArray[np.int64]) -> SingleTree:

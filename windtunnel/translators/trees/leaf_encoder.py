@@ -40,6 +40,4 @@ def leaf_encoder(fitted: LeafEncoder) -> Transformer:
     else:
         leaf = column - np.repeat(ensemble.leaf_start[:-1], counts)
         module, dtypes = TreeLeaves.numbered(ensemble, leaf, [ensemble.trees]), {"transform": "int64"}
-    module.thresholds_in_data = trees.scores.thresholds_in_data
-    module.next_above_in_data = trees.scores.next_above_in_data
     return Transformer(module, reads=trees.reads, differentiable=smooth, dtypes=dtypes)

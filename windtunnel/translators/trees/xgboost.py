@@ -160,7 +160,6 @@ class _Model:
         # apply has no column for a single tree.
         shape = [model.trees] if model.trees > 1 else []
         scores, leaves = HardTrees.of(model), TreeLeaves.numbered(model, numbers, shape)
-        scores.next_above_in_data = leaves.next_above_in_data = True
         codes = self._codes()
         # XGBoost 3.2 takes some unknown categories for the next known one; later versions reject them.
         reads = InputColumns(codes, [*codes], needs_names=True, sparse_zeros=False)
@@ -187,7 +186,7 @@ class _Model:
         parts = [_tree(tree, scale) for tree, scale in zip(trees, drops, strict=True)]
         numbers = [np.flatnonzero(np.array(tree["left_children"]) < 0) for tree in trees]
         width = int(self.parameters["num_feature"])
-        ensemble = join(parts, width=width, base=self.base, output=info, reads="float32")
+        ensemble = join(parts, width=width, base=self.base, output=info, reads="float32", data_at="next_above")
         return ensemble, np.concatenate([np.empty(0), *numbers]).astype(np.int64)
 
     def _codes(self) -> dict[int, list[Any]]:

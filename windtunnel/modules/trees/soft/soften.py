@@ -107,7 +107,6 @@ def _soften(
     soft_fraction: float = 0.0,
     sample: Floats | None = None,
     grids: dict[int, Floats] | None = None,
-    next_above_in_data: bool = False,
     seed: int = 0,
 ) -> Soft:
     """Build the module from the tensors of ``SoftSplits`` and the ``extra`` ones of ``form``.
@@ -127,14 +126,12 @@ def _soften(
         values allows.
     sample, grids
         See ``Units.of``.
-    next_above_in_data : bool
-        See ``HardTrees``.
     seed : int
         Seed of the cold start.
     """
     if temperature is None:
         units = Units.of(ensemble, sample, grids or {})
-        threshold, slope = place_nodes(ensemble, units, soft_fraction, sample, grids or {}, next_above_in_data)
+        threshold, slope = place_nodes(ensemble, units, soft_fraction, sample, grids or {})
     else:
         units = Units(np.zeros(ensemble.width), np.ones(ensemble.width))
         threshold, slope = _without_huge(ensemble.threshold), np.full(len(ensemble.threshold), 1.0 / temperature)
@@ -161,7 +158,6 @@ def place_nodes(
     soft_fraction: float,
     sample: Floats | None,
     grids: dict[int, Floats],
-    next_above_in_data: bool,
 ) -> tuple[Floats, Floats]:
     """Threshold ``[N]`` and slope ``[N]`` of every node, in scaled units; infinite where it is beyond ``HUGE``."""
     compares = np.ones(len(ensemble.threshold), dtype=bool)
@@ -176,7 +172,7 @@ def place_nodes(
         else:
             seen = np.empty(0) if ensemble.feature_range is None else ensemble.feature_range[column]
             moved, half = _between_thresholds(ensemble.threshold[nodes], seen)
-            if next_above_in_data:  # a value of the data lies right above the threshold
+            if ensemble.data_at == "next_above":
                 moved -= half
         threshold[nodes] = (moved - units.center[column]) / units.scale[column]
         gap[nodes] = half / units.scale[column]
