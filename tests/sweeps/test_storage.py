@@ -61,18 +61,6 @@ def test_a_killed_process_loses_no_trial(stopped: int, tmp_path: Path, monkeypat
 
 
 @pytest.mark.filterwarnings("ignore:Heartbeat of storage is supposed to be used with Study.optimize")
-def test_a_trial_killed_before_its_first_heartbeat_is_repeated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    study = sweep(logistic(), 1, storage=url(tmp_path)).study
-    study.enqueue_trial({"learning_rate": 0.01})
-    assert study.ask().number == 1  # what optimize does before it begins the heartbeats
-    monkeypatch.setattr(study_module, "GRACE", 1)
-    time.sleep(1.1)
-    trials = sweep(logistic(), 2, storage=url(tmp_path)).study.trials
-    assert [trial.state.name for trial in trials] == ["COMPLETE", "FAIL", "COMPLETE"]
-    assert trials[2].params["learning_rate"] == 0.01
-
-
-@pytest.mark.filterwarnings("ignore:Heartbeat of storage is supposed to be used with Study.optimize")
 def test_no_two_processes_take_the_same_waiting_trial(tmp_path: Path) -> None:
     with study_module.optuna_messages(shown=False):
         storages = [study_module._open_storage(url(tmp_path)) for _ in range(2)]

@@ -19,7 +19,6 @@ from windtunnel.experiment.steps import (
     did_you_mean,
     estimator_class,
     first_names,
-    misspelt_names,
 )
 from windtunnel.experiment.yaml_text import parse_yaml
 from windtunnel.sweeps.settings import SweepOptions
@@ -138,11 +137,12 @@ class SweepConfig(SweepOptions):
         return space
 
 
-class SectionsWithoutPipeline(Section):
-    """The sections of an experiment that are checked without the libraries of its pipeline."""
+class Config(Section):
+    """One experiment: data, pipeline, translation, recipe, sweep, and the output folder."""
 
     data: DataConfig
-    translate: TranslateConfig = Field(default_factory=TranslateConfig)  # its check imports torch
+    pipeline: PipelineConfig
+    translate: TranslateConfig = Field(default_factory=TranslateConfig)
     recipe: dict[str, Any] = {}
     """Options of ``windtunnel.Recipe``, and under ``name`` the recipe that they change. In a file, a name alone stands
     for that recipe."""
@@ -161,12 +161,6 @@ class SectionsWithoutPipeline(Section):
 
         Recipe.resolve(recipe.get("name"), {key: value for key, value in recipe.items() if key != "name"})
         return recipe
-
-
-class Config(SectionsWithoutPipeline):
-    """One experiment: data, pipeline, translation, recipe, sweep, and the output folder."""
-
-    pipeline: PipelineConfig
 
     @property
     def fit_options(self) -> dict[str, Any]:
@@ -187,8 +181,7 @@ class Config(SectionsWithoutPipeline):
         Raises
         ------
         BadInput
-            Names all missing keys, and unknown ones with the nearest valid ones; or else all wrong values of the
-            sections but ``pipeline``, or else all errors of that one.
+            Names all missing keys, and unknown ones with the nearest valid ones; or else all wrong values.
         FileNotFoundError
         """
         try:
@@ -206,7 +199,6 @@ class Config(SectionsWithoutPipeline):
         if errors := list(_wrong_keys(cls, values)):
             raise BadInput(f"{path}: " + "; ".join(errors))
         try:
-            SectionsWithoutPipeline.model_validate({key: value for key, value in values.items() if key != "pipeline"})
             return cls.model_validate(values)
         except ValidationError as error:
             raise BadInput(f"{path}: " + "; ".join(map(_message, error.errors()))) from error
@@ -223,10 +215,7 @@ def _replace(values: dict[str, Any], dotted: str, value: Any) -> None:
 
 
 def _wrong_keys(section: type[BaseModel], values: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
-    """The messages about unknown and missing keys, and misspelt names of estimators, of a section and those in it.
-
-    Nothing slow is imported for them.
-    """
+    """The messages about unknown and missing keys of a section and those in it; nothing slow is imported for them."""
     fields = section.model_fields
     for key, field in fields.items():
         if field.is_required() and key not in values:
@@ -235,10 +224,9 @@ def _wrong_keys(section: type[BaseModel], values: Mapping[str, Any], prefix: str
         kind = fields[key].annotation if key in fields else None
         if key not in fields:
             yield f"unknown key {f'{prefix}{key}'!r}{did_you_mean(str(key), fields)}"
-        elif isinstance(value, Mapping) and kind in (DataConfig, PipelineConfig, TranslateConfig, SweepConfig):
-            yield from _wrong_keys(kind, value, f"{prefix}{key}.")
-        elif section is PipelineConfig:
-            yield from misspelt_names(value, f"{prefix}{key}")
+        elif isinstance(value, Mapping) and isinstance(kind, type) and issubclass(kind, BaseModel):
+            if kind is not StepConfig:  # whose only key is the name of an estimator
+                yield from _wrong_keys(kind, value, f"{prefix}{key}.")
 
 
 def _message(error: Any) -> str:

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import io
-import re
-import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from functools import cache
 from inspect import Parameter, signature
-from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, SerializerFunctionWrapHandler, model_serializer, model_validator
@@ -141,48 +138,7 @@ def estimator_class(name: str) -> type:
         raise BadInput(f"{name!r} is in more than one library; write {' or '.join(same)}")
     if bare in classes:
         raise BadInput(f"{name!r} is written {bare!r} here")
-    raise BadInput(_no_estimator(name, classes))
-
-
-def misspelt_names(step: Any, key: str) -> Iterator[str]:
-    """The messages about estimators that no converter names, before the libraries of the estimators are imported.
-
-    A converter that the user has registered is known only to the registry, so there are none once that is imported.
-
-    Parameters
-    ----------
-    step : step or list of steps
-        Written as in a file.
-    key : str
-        Key of the step, such as "pipeline.model".
-    """
-    if isinstance(step, Sequence) and not isinstance(step, str):
-        for index, each in enumerate(step):
-            yield from misspelt_names(each, f"{key}.{index}")
-    elif isinstance(step, Mapping) and len(step) == 1:
-        ((name, options),) = step.items()
-        yield from misspelt_names(name, key)
-        if name in COMPOSITIONS:
-            yield from misspelt_names(options, f"{key}.steps")
-        elif isinstance(options, Mapping):
-            for option in INNER:
-                yield from misspelt_names(options.get(option), f"{key}.estimators.{option}")
-    elif isinstance(step, str) and "windtunnel.translators.registry" not in sys.modules:
-        names = _converted_names()
-        if step not in (*COMPOSITIONS, PASSTHROUGH) and step.rpartition(".")[2] not in names:
-            yield f"{key}: {_no_estimator(step, names)}"
-
-
-@cache
-def _converted_names() -> list[str]:
-    """The names in ``@translates(...)`` in the files of the converters, with or without a name in a config."""
-    texts = [file.read_text("utf-8") for file in (Path(__file__).parents[1] / "translators").rglob("*.py")]
-    classes = [names for text in texts for names in re.findall(r"^@translates\(([^=]*)", text, re.MULTILINE)]
-    return sorted(set(re.findall(r"\b[A-Z][A-Za-z0-9]*\b", " ".join(classes))))
-
-
-def _no_estimator(name: str, accepted: Iterable[str]) -> str:
-    return f"no estimator {name!r} with a translation{did_you_mean(name, accepted)}"
+    raise BadInput(f"no estimator {name!r} with a translation{did_you_mean(name, classes)}")
 
 
 def required_options(estimator: type) -> list[str]:

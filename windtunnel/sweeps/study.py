@@ -7,7 +7,6 @@ import json
 import time
 import warnings
 from collections.abc import Iterator
-from datetime import datetime, timedelta
 from typing import Any
 
 import optuna
@@ -27,11 +26,6 @@ from windtunnel.sweeps.settings import BEST, Settings
 HEARTBEAT, GRACE = 10, 60
 """Seconds between the heartbeats of a running trial, and without one after which Optuna fails and retries it."""
 RETRIES = 2
-FIRST_HEARTBEAT = sqlalchemy.text(
-    "INSERT INTO trial_heartbeats (trial_id, heartbeat) SELECT trial_id, :long_ago FROM trials WHERE state = 'RUNNING' "
-    "AND study_id = :study AND datetime_start < :silent_since AND trial_id NOT IN (SELECT trial_id FROM "
-    "trial_heartbeats)"
-).bindparams(*(sqlalchemy.bindparam(name, type_=sqlalchemy.DateTime()) for name in ("long_ago", "silent_since")))
 
 
 @contextlib.contextmanager
@@ -73,8 +67,6 @@ def open_study(settings: Settings, objective: Objective) -> optuna.Study:
         pruner=NopPruner() if several else settings.pruner or MedianPruner(n_warmup_steps=2),
         sampler=settings.sampler,
     )
-    if isinstance(storage, RDBStorage) and storage.heartbeat_interval:
-        _add_first_heartbeats(storage, storage.get_study_id_from_name(name))
     study.set_user_attr("windtunnel", facts)
     study.set_metric_names([objective.metric, *settings.objectives[1:]])
     return study
@@ -114,14 +106,6 @@ def _open_storage(storage: str | BaseStorage | None) -> BaseStorage:
 def _lock_for_writing(connection: sqlalchemy.Connection) -> None:
     """Lock the file before the first read, as SQLite locks no rows: else two processes take the same waiting trial."""
     connection.exec_driver_sql("BEGIN IMMEDIATE")
-
-
-def _add_first_heartbeats(storage: RDBStorage, study: int) -> None:
-    """Give an old heartbeat to trials that were killed before their first one: Optuna fails and retries them then."""
-    silent_since = datetime.now() - timedelta(seconds=GRACE)
-    with storage.engine.begin() as connection:
-        values = {"long_ago": datetime(1970, 1, 1), "silent_since": silent_since, "study": study}
-        connection.execute(FIRST_HEARTBEAT, values)
 
 
 def _check_same(study: optuna.Study, facts: dict[str, Any]) -> None:
