@@ -61,7 +61,7 @@ def warn_caller(message: str) -> None:
 
 
 def nearest(name: str, accepted: Iterable[str], other_names: Mapping[str, str] | None = None) -> str:
-    """A suggestion for an unknown name: the nearest accepted one, or all of them.
+    """A suggestion for an unknown name: the nearest accepted one, or else all of them, at most 40.
 
     ``other_names`` are names that other libraries use, each with the accepted one.
     """
@@ -69,7 +69,7 @@ def nearest(name: str, accepted: Iterable[str], other_names: Mapping[str, str] |
     initials = {"".join(word[:1] for word in each.split("_")): each for each in reversed(names) if "_" in each}
     suggestion = {**initials, **(other_names or {})}.get(name)
     close = [suggestion] if suggestion else get_close_matches(name, names, n=1)
-    return f"did you mean {close[0]}?" if close else f"choose from {', '.join(names)}"
+    return f"did you mean {close[0]}?" if close else f"choose from {join_some(names, 40)}"
 
 
 def check_installed(what: str, extra: str, *modules: str) -> None:

@@ -244,7 +244,7 @@ def test_positive_makes_a_binary_target_and_drop_removes_columns(tmp_path: Path)
         ("recipe.epochs=0", 1, "experiment.yaml: recipe: epochs=0 must be a whole number from 1"),
         ("pipeline.model={LGBMClassifier: {objective: foo, verbosity: -1}}", 1, "the pipeline cannot be fitted"),
         ("data.drop=[clicked]", 1, "drop has 'clicked'"),
-        ("data.trian=x", 1, "unknown key 'data.trian' (did you mean 'train'?)"),
+        ("data.trian=x", 1, "unknown key 'data.trian': did you mean train?"),
         ("no assignment", 1, "write KEY=VALUE, such as recipe.epochs=3"),
     ],
 )

@@ -433,7 +433,7 @@ FORGED: dict[str, tuple[Callable[[dict[str, Any]], None], str]] = {
     "feature too far": (_tensor("SoftTrees", "output", lambda t: t + 7), "do not fit together"),
     "two scores": (_tensor("SoftTrees", "base", lambda t: torch.zeros(7)), "7 scores for 2 classes"),
     "trainable fact": (_set(GRAPH, "trainable", to=["steps.0.module.missing"]), "no such parameters"),
-    "unknown link": (_set(GRAPH, "head", "link", to="sigmoit"), "unknown link 'sigmoit'; the nearest is 'sigmoid'"),
+    "unknown link": (_set(GRAPH, "head", "link", to="sigmoit"), "unknown link 'sigmoit': did you mean sigmoid?"),
     "unknown loss": (_set(GRAPH, "head", "loss", to="eval"), "unknown loss 'eval'"),
     "unknown method": (_set(GRAPH, "head", "methods", to=["__del__"]), "unknown methods"),
     "options of the link": (_set(GRAPH, "head", "link_options", to={"out": 1.0}), "does not take"),

@@ -10,15 +10,13 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, BeforeValidator, Field, ValidationError, field_validator, model_validator
 
-from windtunnel.errors import BadInput
+from windtunnel.errors import BadInput, nearest
 from windtunnel.experiment.steps import (
     COMPOSITIONS,
     PASSTHROUGH,
     Section,
     StepConfig,
-    did_you_mean,
     estimator_class,
-    first_names,
 )
 from windtunnel.experiment.yaml_text import parse_yaml
 from windtunnel.sweeps.settings import SweepOptions
@@ -192,7 +190,7 @@ class Config(Section):
         if not isinstance(values, dict):
             raise BadInput(
                 f"{path} holds {reprlib.repr(values)}; a config is a mapping with the keys "
-                f"{first_names(cls.model_fields)}"
+                f"{', '.join(cls.model_fields)}"
             )
         for key, value in (overrides or {}).items():
             _replace(values, key, value)
@@ -223,7 +221,7 @@ def _wrong_keys(section: type[BaseModel], values: Mapping[str, Any], prefix: str
     for key, value in values.items():
         kind = fields[key].annotation if key in fields else None
         if key not in fields:
-            yield f"unknown key {f'{prefix}{key}'!r}{did_you_mean(str(key), fields)}"
+            yield f"unknown key {f'{prefix}{key}'!r}: {nearest(str(key), fields)}"
         elif isinstance(value, Mapping) and isinstance(kind, type) and issubclass(kind, BaseModel):
             if kind is not StepConfig:  # whose only key is the name of an estimator
                 yield from _wrong_keys(kind, value, f"{prefix}{key}.")

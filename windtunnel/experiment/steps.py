@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import io
-from collections.abc import Iterable, Mapping, Sequence
-from difflib import get_close_matches
+from collections.abc import Mapping, Sequence
 from functools import cache
 from inspect import Parameter, signature
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, SerializerFunctionWrapHandler, model_serializer, model_validator
 
-from windtunnel.errors import BadInput, join_some
+from windtunnel.errors import BadInput, nearest
 
 COMPOSITIONS = {"Pipeline": "make_pipeline", "FeatureUnion": "make_union"}
 """Estimators that a config writes as a list of steps."""
@@ -61,7 +60,7 @@ class StepConfig(Section):
                 plain = {key: value for key, value in options.items() if key not in inner}
                 return {"name": name, "options": plain, "estimators": inner}
         raise BadInput(
-            f"{step!r} is no step; write Name, or Name: {{option: value}}; {first_names(COMPOSITIONS)} take lists of "
+            f"{step!r} is no step; write Name, or Name: {{option: value}}; {' and '.join(COMPOSITIONS)} take lists of "
             "steps"
         )
 
@@ -70,7 +69,7 @@ class StepConfig(Section):
         if self.name in COMPOSITIONS and not self.steps:
             raise BadInput(f"{self.name} has no steps; write {self.name}: [step, ...]")
         if self.name not in COMPOSITIONS and self.steps:
-            raise BadInput(f"{self.name} takes no list of steps; {first_names(COMPOSITIONS)} do")
+            raise BadInput(f"{self.name} takes no list of steps; {' and '.join(COMPOSITIONS)} do")
         if self.name not in (*COMPOSITIONS, PASSTHROUGH):
             estimator, options = estimator_class(self.name), {**self.options, **self.estimators}
             errors = _unknown_options(self.name, estimator, options)
@@ -138,7 +137,7 @@ def estimator_class(name: str) -> type:
         raise BadInput(f"{name!r} is in more than one library; write {' or '.join(same)}")
     if bare in classes:
         raise BadInput(f"{name!r} is written {bare!r} here")
-    raise BadInput(f"no estimator {name!r} with a translation{did_you_mean(name, classes)}")
+    raise BadInput(f"no estimator {name!r} with a translation: {nearest(name, classes)}")
 
 
 def required_options(estimator: type) -> list[str]:
@@ -159,7 +158,7 @@ def _unknown_options(name: str, estimator: type, options: Mapping[str, Any]) -> 
     unknown = [option for option in options if option not in accepted]
     if estimator.__module__.startswith("lightgbm"):
         unknown = _unknown_to_lightgbm({option: options[option] for option in unknown})
-    return [f"{name} has no option {option!r}{did_you_mean(option, accepted)}" for option in unknown]
+    return [f"{name} has no option {option!r}: {nearest(option, accepted)}" for option in unknown]
 
 
 def _unknown_to_lightgbm(options: dict[str, Any]) -> list[str]:
@@ -170,14 +169,3 @@ def _unknown_to_lightgbm(options: dict[str, Any]) -> list[str]:
     with contextlib.redirect_stdout(io.StringIO()) as printed:
         lightgbm.Dataset(np.zeros((1, 1)), params={**options, "verbosity": 1}).construct()
     return [option for option in options if f"Unknown parameter: {option}\n" in printed.getvalue()]
-
-
-def did_you_mean(name: str, accepted: Iterable[str]) -> str:
-    """The nearest accepted name, or the first ones, as the end of an error message."""
-    close = get_close_matches(name, list(accepted), n=1)
-    return f" (did you mean {close[0]!r}?)" if close else f"; accepted are {first_names(accepted)}"
-
-
-def first_names(names: Iterable[str]) -> str:
-    """Up to 40 names, with the number of the others."""
-    return join_some(names, 40)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from difflib import get_close_matches
 from functools import partial
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Literal, get_args
 
 from windtunnel.encode import Rows
-from windtunnel.errors import InvalidOption
+from windtunnel.errors import InvalidOption, nearest
 from windtunnel.export import c_file, onnx_file, package, torchscript
 from windtunnel.export.tree_files import lightgbm_text, xgboost_json
 from windtunnel.program.translated import TranslatedPipeline
@@ -99,11 +98,7 @@ def _format_of(path: str | PathLike[str]) -> str:
 def _checked(format: str, path: str | PathLike[str]) -> str:
     """The format; ``InvalidOption`` if it is unknown, or if another format has the suffix of the path."""
     if format not in FORMATS:
-        close = get_close_matches(str(format).lower(), FORMATS, n=1, cutoff=0.5)
-        raise InvalidOption(
-            f"format={format!r}; available: {', '.join(map(repr, FORMATS))}."
-            + (f" Did you mean {close[0]!r}?" if close else "")
-        )
+        raise InvalidOption(f"format={format!r} is not known; {nearest(str(format).lower(), FORMATS)}.")
     suffix = Path(path).suffix.lower()
     if suffix == ".h" and format == "c":
         raise InvalidOption(f"{fspath(path)!r} is the name of the header, which is written too; name the file .c.")

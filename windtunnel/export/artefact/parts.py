@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from windtunnel.encode import CategoryColumn, RowEncoder
-from windtunnel.errors import BadFile, InvalidOption, UnfaithfulOption
+from windtunnel.errors import BadFile, InvalidOption, UnfaithfulOption, nearest
 from windtunnel.export.artefact.layout import (
     PLAIN_PATTERNS,
     CounterData,
@@ -56,8 +55,7 @@ def read_head(data: HeadData) -> Head:
     """Build a head; ``BadFile`` for unknown names and for labels that do not fit their dtype."""
     for what, name, names in (("link", data.link, set(LINKS)), ("loss", data.loss, {*LOSSES, UNKNOWN_LOSS})):
         if name not in names:
-            close = get_close_matches(name, names, n=1)
-            raise BadFile(f"unknown {what} {name!r}{f'; the nearest is {close[0]!r}' if close else ''}.")
+            raise BadFile(f"unknown {what} {name!r}: {nearest(name, names)}.")
     if unknown := sorted(set(data.methods) - set(METHODS)):
         raise BadFile(f"unknown methods {unknown}; accepted are {', '.join(METHODS)}.")
     if (data.task in ("binary", "multiclass")) != (data.classes is not None):
