@@ -319,16 +319,17 @@ def test_several_classes_have_a_row_and_a_bar_for_each() -> None:
 def test_residual_models_behind_scores_that_are_joined() -> None:
     """Compiled, the scores of both targets would otherwise go into the sum with the residual model one by one."""
     random = np.random.default_rng(0)
-    X = random.normal(size=(6000, 3)).round(1)
+    X = random.normal(size=(3000, 3)).round(1)
     y = np.column_stack([np.where(X[:, 1] * X[:, 2] > 0, 2.0, 0.0) + X[:, 0], X[:, 1]])
     net = windtunnel.translate(MultiOutputRegressor(Ridge()).fit(X, y))
-    net.fit((X[:4000], y[:4000]), (X[4000:], y[4000:]), progress=False, accelerator="cpu")
+    train, valid = (X[:2000], y[:2000]), (X[2000:], y[2000:])
+    net.fit(train, valid, epochs=3, progress=False, accelerator="cpu")
     assert InstalledResiduals.of(net.program)
     compiled = windtunnel.compile(net)
     for explanation in (net.explain(X[:20]), compiled.explain(X[:20])):
         sums = explanation.base + explanation.values.sum(axis=1)
         np.testing.assert_allclose(sums, net.scores(X[:20]), rtol=1e-5, atol=1e-5)
-    compiled.fit((X[:4000], y[:4000]), (X[4000:], y[4000:]), progress=False, accelerator="cpu")
+    compiled.fit(train, valid, epochs=3, progress=False, accelerator="cpu")
     assert len(compiled.program.steps) <= len(net.program.steps) + 1
 
 

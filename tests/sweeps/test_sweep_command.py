@@ -66,7 +66,7 @@ def test_the_best_model_predicts_the_labels_behind_positive(config: Path) -> Non
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--set", "sweep.trails=3"], "unknown key 'sweep.trails' (did you mean 'trials'?)"),
+        (["--set", "sweep.trails=3"], "unknown key 'sweep.trails': did you mean trials?"),
         (["--set", "sweep.space={learning_rat: [1.0]}"], "learning_rat is no option: did you mean learning_rate?"),
         (
             ["--trials", "0", "--timeout", "0"],

@@ -22,7 +22,7 @@ from windtunnel.serving.cascade.threshold import LOSSES, Metric, choose_threshol
 
 GAMMAS = (0.0, 0.25, 0.5, 0.75)
 GAMMA_OF_FILTERS = 0.25
-"""The gamma for regressors. Their small model only filters rows, so that no threshold tells what a gamma is worth."""
+"""The gamma for regressors: without a threshold there is no expected cost to choose it by."""
 
 
 def cascade(

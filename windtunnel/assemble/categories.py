@@ -93,7 +93,7 @@ class Categories:
             vocabulary, rejected = entry[0], probed.rejected[index]
             if len(vocabulary) - 1 in rejected and vocabulary.values[-1] == NONE_CATEGORY:
                 vocabulary = replace(vocabulary, values=vocabulary.values[:-1])
-            # If unknown categories are recoded, no id points at the rows of the buckets.
+            # If an earlier step recodes unknown categories, the rows of the buckets are never read.
             table = self._table_module(probed.tables[index][: len(vocabulary)], encoding.trainable)  # type: ignore[index]
             rejects = column.rejects.union(rejected, _rejects_infinite(step))
             if encoding.rejects_fractions:
@@ -187,7 +187,14 @@ class Categories:
     ) -> list[GraphColumn]:
         """The columns of a table over a raw column; a single one can be encoded again."""
         assert column.raw is not None
-        category = CategoryColumn(column.raw, vocabulary, *(kind in rejects for kind in Rejected))
+        category = CategoryColumn(
+            column.raw,
+            vocabulary,
+            rejects_unknown=Rejected.UNKNOWN in rejects,
+            rejects_missing=Rejected.MISSING in rejects,
+            rejects_infinite=Rejected.INFINITE in rejects,
+            rejects_fractions=Rejected.FRACTION in rejects,
+        )
         encoder, estimator = self._builder.encoder, step.estimator_name
         if category.rejects:  # even if no step reads the table, as the source checks all of its input
             encoder.add_category(category)

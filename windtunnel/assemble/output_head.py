@@ -83,7 +83,7 @@ def transformer_methods(context: Context, expression: Expression) -> dict[str, P
 
 
 def output_dtypes(context: Context, expression: Expression) -> dict[str, str]:
-    """The dtypes of the final transformer's outputs; empty in training, which turns whole numbers into others."""
+    """The dtypes of the final transformer's outputs; empty for ``translate``, as training moves whole numbers."""
     conversion = context.conversions.get(expression)
     if not context.conversions.exact:
         return {}

@@ -70,7 +70,7 @@ class ProgramBuilder:
         """The columns of a module over numbers; the fitted estimator ``probed`` shows which numbers it rejects."""
         check_numbers(name, columns)
         width = self.width(module, len(columns))
-        # A module with its own rejections is used as it is.
+        # A module with ``rejected_rows`` says itself what its source rejects.
         probes = probed is not None and type(module).rejected_rows is Module.rejected_rows
         rejects = self.rejections(probed, len(columns)) if probes else ()
         place = added_on_demand(lambda: self.add(name, estimator, module, self.places(name, columns), rejects))

@@ -34,7 +34,7 @@ class RawColumns:
     ids: list[int]
     positions: list[int | None]
     """The position of each column among those that the source was fitted on, followed by those of steps on the host;
-    None for such a step as a whole."""
+    None for a step on the host that counts as one column."""
 
     @classmethod
     def of(cls, net: TranslatedPipeline) -> RawColumns:

@@ -402,7 +402,7 @@ class ScoringPipeline(nn.Module):
 class SummedPipeline:
     """A pipeline whose host steps sum their counts, with the facts and the engine that it was made of.
 
-    As an attribute it is no submodule of the pipeline that it stands for.
+    A dataclass, so that torch does not register the pipeline as a submodule of the one that it stands for.
     """
 
     facts: ProgramFacts

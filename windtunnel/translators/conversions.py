@@ -86,6 +86,12 @@ class Predictor:
     """The NumPy dtype of a method's output if it is not float64 (labels have the dtype of ``classes``)."""
     failing: Collection[str] = ()  # methods of this fitted source that raise for all rows, which are left out
 
+    @classmethod
+    def of_classes(cls, scores: Module, *, several: bool, **options: Any) -> Predictor:
+        """A classifier: its one score is the log-odds of two classes, or ``several`` scores go into a softmax."""
+        link, loss = ("softmax", "softmax") if several else ("sigmoid", "logistic")
+        return cls(scores, link=link, loss=loss, **options)
+
 
 @dataclass(frozen=True)
 class Part:

@@ -1,4 +1,4 @@
-"""The native engine: steps as native programs, and those without a native form in torch between them."""
+"""The native engine: runs of steps as native programs, and in torch the steps that have no native form."""
 
 from __future__ import annotations
 

@@ -123,7 +123,7 @@ class NativePart:
 
 
 def _is_not_finite(columns: Tensor) -> Tensor:
-    """Whether a number of a row is missing or infinite: a sum of products with 0, as one operation, is NaN then."""
+    """Whether a number of a row is missing or infinite: then the sum of their products with 0 is NaN."""
     return torch.isnan(columns @ columns.new_zeros(columns.shape[1], 1))
 
 

@@ -130,7 +130,7 @@ def _labels_and_probabilities(labels: NDArray[Any], values: NDArray[Any]) -> tup
 def _category(category: CategoryColumn) -> tuple[Any, ...] | None:
     """The fields of ``category`` in ``c/scorer.c``; None for a vocabulary that has no plain look-up.
 
-    Values whose id depends on more than the vocabulary's values count as rejected, so that the general way decides.
+    Values whose id depends on the type of their column too count as rejected, so that ``RowEncoder`` decides.
     """
     vocabulary = category.vocabulary
     texts, plain = vocabulary.kind == "text", vocabulary.has_plain_lookup

@@ -83,7 +83,7 @@ class Bins(Module):
         return Bins(edges, there, kept, self.ordinal, self.seen, self.single)
 
     def finite_inputs(self, width: int) -> list[Finite | None]:
-        """Always."""
+        """None: the output is finite whatever the input."""
         return [Finite()] * (width if self.ordinal else len(self.kept))
 
     def _bins(self) -> int:

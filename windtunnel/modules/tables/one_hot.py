@@ -50,5 +50,5 @@ class OneHot(Module):
         return OneHot(self.column, self.columns[list(wanted)], self.unit)
 
     def finite_inputs(self, width: int) -> list[Finite | None]:
-        """Always."""
+        """None: the output is finite whatever the input."""
         return [Finite()] * len(self.columns)

@@ -86,5 +86,5 @@ class LeafOneHot(TreeWalk, kw_only=True):
         return self.features() if len(wanted) == self.columns else None
 
     def finite_inputs(self, width: int) -> list[Finite | None]:
-        """Always."""
+        """None: the output is finite whatever the input."""
         return [Finite()] * self.columns

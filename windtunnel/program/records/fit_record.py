@@ -103,7 +103,7 @@ class CandidateResult:
 
 @dataclass(frozen=True, repr=False)
 class FitRecord:
-    """The attributes of a ``History``, whose docstring describes them, and what follows from them."""
+    """What a ``History`` holds, without its text and plots, which need this class; its docstring has the fields."""
 
     epochs: list[Epoch]
     metric: str

@@ -28,7 +28,7 @@ from windtunnel.serving.cascade.timing import TIMED_ROWS, RowSeconds, least_seco
 from windtunnel.serving.cascade.top_k import TopK, TopKQuality, top_k_quality
 
 FEW_ROWS = 32
-"""Up to so many rows, the native engine takes less time for features than it takes to hand them on."""
+"""Up to so many rows, the native engine computes features twice in less time than it takes to hand them on."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -20,10 +20,7 @@ def cross_fitted_classifier(fitted: CrossFittedClassifier) -> Composite:
         raise UnsupportedEstimator(
             f"CrossFittedClassifier was fitted on the one class {fitted.classes_[0]!r}; fit it on two"
         )
-    then = Predictor(
-        LogPool(classes), link="sigmoid" if classes == 2 else "softmax", loss="logistic" if classes == 2 else "softmax"
-    )
-    return Composite(member_parts(fitted, "predict_proba"), then)
+    return Composite(member_parts(fitted, "predict_proba"), Predictor.of_classes(LogPool(classes), several=classes > 2))
 
 
 @translates(CrossFittedRegressor, trainable="as its members", notes="fine-tuned with the loss of its members")

@@ -28,13 +28,11 @@ def linear_discriminant(fitted: LinearDiscriminantAnalysis) -> Predictor:
             f"LinearDiscriminantAnalysis was fitted on the single class {str(fitted.classes_[0])!r} and cannot give "
             "probabilities; fit it on two classes or more, or take a DummyClassifier."
         )
-    binary = len(fitted.classes_) == 2
-    link = "sigmoid" if binary else "softmax"
-    return Predictor(
+    several = len(fitted.classes_) > 2
+    return Predictor.of_classes(
         linear(fitted),
-        link=link,
-        loss="logistic" if binary else "softmax",
-        methods={"predict_log_proba": FlooredLog(link)},
+        several=several,
+        methods={"predict_log_proba": FlooredLog("softmax" if several else "sigmoid")},
         column_methods={} if fitted.solver == "lsqr" else {"transform": _directions(fitted)},
     )
 

@@ -14,8 +14,7 @@ from windtunnel.translators.registry import translates
 @translates(FactorizationMachineClassifier, trainable="weights, bias, factors")
 def factorization_machine_classifier(fitted: FactorizationMachineClassifier) -> Predictor:
     """Log-odds, or a score per class. Reads ``intercept_``, ``coef_`` and ``factors_``."""
-    link, loss = ("sigmoid", "logistic") if len(fitted.classes_) == 2 else ("softmax", "softmax")
-    return Predictor(_machine(fitted), link=link, loss=loss)
+    return Predictor.of_classes(_machine(fitted), several=len(fitted.classes_) > 2)
 
 
 @translates(FactorizationMachineRegressor, trainable="weights, bias, factors")

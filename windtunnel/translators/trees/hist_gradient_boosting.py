@@ -34,10 +34,7 @@ LOSSES = {
 def classifier(fitted: ensemble.HistGradientBoostingClassifier) -> Predictor:
     """Log-odds: ``_baseline_prediction`` and the leaves of ``_predictors``, one score per class beyond two."""
     several = fitted.n_trees_per_iteration_ > 1
-    name = "softmax" if several else "logistic"
-    return Predictor(
-        _scores(fitted), link="softmax" if several else "sigmoid", loss=name, reads=InputColumns(_codes(fitted))
-    )
+    return Predictor.of_classes(_scores(fitted), several=several, reads=InputColumns(_codes(fitted)))
 
 
 @translates(

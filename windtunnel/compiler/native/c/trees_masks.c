@@ -76,7 +76,7 @@ typedef struct {
     const tree_mask_node *nodes;
     const double *values;
     const uint32_t *conditions;
-    uint32_t slots; /* of a tree, for the rows that reach a node; one more is never read */
+    uint32_t slots; /* of a tree, for the rows that reach a node; behind them is one that is written and never read */
     uint32_t planes;
 } tree_mask_facts;
 

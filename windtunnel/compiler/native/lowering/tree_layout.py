@@ -101,7 +101,7 @@ def _records(walk: Walk, tree: Ints, position: Ints, toggled: Ints) -> _Records:
     count = np.bincount(tree, weights=width, minlength=len(walk.root)).astype(np.int64)
     start = np.cumsum(count) - count
     slots = int(count.max(initial=0))
-    place = np.full(len(walk.follow), slots, np.int64)  # where nobody reads
+    place = np.full(len(walk.follow), slots, np.int64)  # the slot that is never read
     place[position] = first - start[tree]
     node_of_record = np.repeat(np.arange(len(tree)), width)
     nth = np.arange(len(node_of_record)) - first[node_of_record]
