@@ -18,8 +18,7 @@ from numpy.typing import NDArray
 
 import windtunnel
 from benchmarks.command import command
-from windtunnel.compiler.cost_model import EnsembleShape
-from windtunnel.compiler.strategies import FORMS
+from windtunnel.compiler.cost_model import TREE_STRATEGIES, EnsembleShape, strategies_of
 from windtunnel.compiler.tree_costs import SHIPPED, TreeTiming, fit_costs, read, write
 from windtunnel.modules.trees.hard import HardTrees
 
@@ -68,7 +67,8 @@ def timed(trees: HardTrees, rows: int, device: str = "cpu") -> TreeTiming:
     shape = EnsembleShape.of(trees)
     x = torch.randn(rows, trees.width, dtype=torch.float64, device=device)
     trees = trees.to(device)
-    forms = {name: form.rebuild(trees.state_dict(), trees.facts()) for name, form in FORMS.items() if shape.takes(name)}
+    state, facts = trees.state_dict(), trees.facts()
+    forms = {name: TREE_STRATEGIES[name].form.rebuild(state, facts) for name in strategies_of(shape)}
     forms = {name: form.to(device) for name, form in forms.items()}
     # Of a processor the time that the thread had; a GPU is waited for.
     clock = time.thread_time if device == "cpu" else time.perf_counter

@@ -20,7 +20,7 @@ from benchmarks.inference.models import GROUPS, MODELS
 from benchmarks.inference.peers import Seconds
 from benchmarks.inference.quick import quick_cells
 from benchmarks.inference.report import counts, table
-from windtunnel.compiler.strategies import FORMS
+from windtunnel.compiler.cost_model import TREE_STRATEGIES, strategies_of
 from windtunnel.compiler.tree_costs import SHIPPED, fit_costs, read, write
 
 
@@ -146,15 +146,15 @@ def test_costs_are_fitted(monkeypatch, tmp_path):
         (cell.shape, cell.rows, set(cell.seconds)) for cell in measured
     ]
     costs = fit_costs(cells)
-    assert set(costs) == set(FORMS)
+    assert set(costs) == set(TREE_STRATEGIES)
     assert all(len(one) == 5 and min(one) >= 0 < max(one) for one in costs.values())
 
 
 def test_measurements_ship_and_are_of_what_the_benchmark_measures():
     cells = read(SHIPPED)
     assert {cell.device for cell in cells} == {"cpu"}
-    assert set().union(*(cell.seconds for cell in cells)) == set(FORMS)
+    assert set().union(*(cell.seconds for cell in cells)) == set(TREE_STRATEGIES)
     assert all(value > 0 for cell in cells for value in cell.seconds.values())
     # Strategies that take an ensemble, and no others, were measured on it.
-    assert all({name for name in FORMS if cell.shape.takes(name)} == set(cell.seconds) for cell in cells)
+    assert all({*strategies_of(cell.shape)} == set(cell.seconds) for cell in cells)
     assert min(tree_costs.regrets(cells)) == 1

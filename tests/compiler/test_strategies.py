@@ -13,8 +13,8 @@ from tree_ensembles import CASES as ENSEMBLES, OBLIVIOUS, asked_by_level, booste
 import windtunnel
 from windtunnel.compiler import strategies
 from windtunnel.compiler.backends import tree_runner
-from windtunnel.compiler.cost_model import EnsembleShape
-from windtunnel.compiler.strategies import FORMS, convert_trees
+from windtunnel.compiler.cost_model import TREE_STRATEGIES, EnsembleShape, strategies_of
+from windtunnel.compiler.strategies import convert_trees
 from windtunnel.compiler.tree_costs import coefficients
 from windtunnel.errors import InvalidOption
 from windtunnel.modules.trees import GemmTrees, HardTrees, PerfectTrees
@@ -239,14 +239,14 @@ def test_strategies_agree_on_pipelines(name, strategy):
     torch.testing.assert_close(net.scores(given), walk.scores(given), rtol=0, atol=0, equal_nan=True)
 
 
-@pytest.mark.parametrize("strategy", FORMS)
+@pytest.mark.parametrize("strategy", TREE_STRATEGIES)
 def test_saved_and_loaded(tmp_path, strategy):
     case = CASES["catboost of three classes" if strategy == "oblivious" else "rare, trees over pandas categories"]
     net = windtunnel.compile(case.fitted(), strategy=strategy)
     net.save(tmp_path / "net")
     loaded = windtunnel.load(tmp_path / "net")
     kept = [type(step.module) for step in loaded.program.steps]
-    assert FORMS[strategy] in kept and kept == [type(step.module) for step in net.program.steps]
+    assert TREE_STRATEGIES[strategy].form in kept and kept == [type(step.module) for step in net.program.steps]
     assert torch.equal(loaded.scores(case.rows()), net.scores(case.rows()))
 
 
@@ -259,14 +259,14 @@ def test_auto_takes_what_is_expected_to_be_fastest():
         expected = EnsembleShape.of(HardTrees.of(program.steps[0].module.ensemble()))
         expected = expected.seconds(count, coefficients("cpu"), torch.get_num_threads())
         assert choice.expected == expected and choice.strategy == min(expected, key=expected.__getitem__)
-        assert type(program.steps[0].module) is FORMS[choice.strategy]
+        assert type(program.steps[0].module) is TREE_STRATEGIES[choice.strategy].form
 
 
 def test_auto_expects_only_what_takes_the_trees():
     hollow, deep, wide = joined(*[chain(7)] * 2, outputs=1), chain(11), chain(64)
     taken = {one: set(EnsembleShape.of(HardTrees.of(trees)).seconds(1, coefficients("cpu"))) for one, trees in
              (("hollow", hollow), ("deep", deep), ("wide", wide), ("flat", chain(4)))}  # fmt: skip
-    unlike = set(FORMS) - {"oblivious"}
+    unlike = set(TREE_STRATEGIES) - {"oblivious"}
     assert taken["flat"] == unlike
     assert taken["hollow"] == taken["deep"] == unlike - {"perfect_tree_traversal"}
     assert taken["wide"] == unlike - {"perfect_tree_traversal", "bitvectors"}
@@ -285,9 +285,7 @@ def test_where_nothing_is_known_of_a_device_all_forms_are_measured(monkeypatch):
     monkeypatch.setattr(strategies, "coefficients", lambda device: {})
     trees = HardTrees.of(boosted())
     choice = strategies._fastest_strategy(trees, "step", 50, None)
-    assert (
-        set(choice.measured) == {name for name in FORMS if EnsembleShape.of(trees).takes(name)} and not choice.expected
-    )
+    assert set(choice.measured) == {*strategies_of(EnsembleShape.of(trees))} and not choice.expected
     assert choice.strategy == min(choice.measured, key=choice.measured.__getitem__)
 
 
@@ -296,14 +294,14 @@ def test_tuning_takes_what_was_fastest_here(monkeypatch):
     taken = {"ranked_traversal": 3.0, "bitvectors": 1.0, "perfect_tree_traversal": 2.0, "gemm": 9.0}
     monkeypatch.setattr(strategies, "_seconds", lambda forms, rows: {one: taken.get(one, 5.0) for one in forms})
     choice = strategies._fastest_strategy(trees, "step", 100, strategies.EAGER)
-    assert len(choice.measured) == strategies.TUNED and set(choice.measured) == set([*choice.expected][:3])
+    assert len(choice.measured) == strategies.MEASURED_STRATEGIES and set(choice.measured) == set([*choice.expected][:3])
     assert choice.strategy == min(choice.measured, key=lambda one: taken.get(one, 5.0))
 
 
 @pytest.mark.parametrize("backend", ["torch", "torchscript", "exported"])
 def test_what_is_measured_runs_as_the_backend_runs_it(backend):
     trees, x = HardTrees.of(boosted()), awkward(boosted(), torch.float64)
-    assert torch.equal(tree_runner(backend).run(trees)(x), trees(x))
+    assert torch.equal(tree_runner(backend).prepare(trees)(x), trees(x))
     choice = strategies._fastest_strategy(trees, "step", None, tree_runner(backend))
     assert min(choice.measured.values()) >= 1 and f"backend='{backend}'" in str(choice)
 

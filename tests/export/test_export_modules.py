@@ -19,9 +19,9 @@ from parity import compiled
 from torch import Tensor, nn
 
 from windtunnel.compiler import onnx_runtime
+from windtunnel.compiler.cost_model import TREE_STRATEGIES
 from windtunnel.compiler.graphs import quiet, take_graph
 from windtunnel.compiler.onnx_trees import put_nodes, with_nodes
-from windtunnel.compiler.strategies import FORMS
 from windtunnel.modules.base import MODULES, Module
 from windtunnel.modules.kernels.support_vectors import PairCoupling
 from windtunnel.modules.linear import residual_model  # noqa: F401  # so that its modules are in MODULES
@@ -97,7 +97,7 @@ def every() -> list[tuple[Module, Tensor]]:
 def test_every_module_is_there() -> None:
     met = {type(one).__name__ for module, _ in every() for one in module.modules()}
     ours = {name for name, one in MODULES.items() if one.__module__.startswith("windtunnel.")}  # tests have some too
-    forms = {form.__name__ for form in FORMS.values()}
+    forms = {strategy.form.__name__ for strategy in TREE_STRATEGIES.values()}
     missing = ours - met - forms - OTHERS
     assert not missing, f"no case of MODULE_CASES has {sorted(missing)}; name one that does"
     assert OTHERS <= ours - met - forms, "OTHERS names what is met, or is no more"

@@ -1,4 +1,4 @@
-"""The cost of each strategy for trees: a linear model whose coefficients ``tree_costs`` fits."""
+"""The strategies for trees, and the cost of each: a linear model whose coefficients ``tree_costs`` fits."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from windtunnel.modules.trees.forms.bitvectors import BitvectorTrees
+from windtunnel.modules.trees.forms.gemm import GemmTrees
 from windtunnel.modules.trees.forms.oblivious import ObliviousTrees, oblivious
+from windtunnel.modules.trees.forms.perfect import PerfectTrees
+from windtunnel.modules.trees.forms.ranked_walk import RankedWalkTrees
 from windtunnel.modules.trees.hard import HardTrees
 from windtunnel.modules.trees.walk_layout import depths_of
 from windtunnel.program.row_slices import least_rows_of, rows_per_thread
@@ -49,8 +52,8 @@ class EnsembleShape:
         is_node = follow != np.arange(len(follow))
         depths = depths_of(root, follow, is_node)
         # Each set of categories counts as a column.
-        asks = np.where(start > 0, -1 - start, column)
-        same = oblivious((root, follow, is_node), asks, trees.split.cpu().numpy()) is not None
+        conditions = np.where(start > 0, -1 - start, column)
+        same = oblivious((root, follow, is_node), conditions, trees.split.cpu().numpy()) is not None
         leaves = np.diff(trees.leaf_start.cpu().numpy())
         return cls(
             trees=len(root),
@@ -66,23 +69,6 @@ class EnsembleShape:
             comparisons=int(depths.max(initial=0)) * len(root) if same else 0,
         )
 
-    def terms(self, strategy: str, rows: int) -> list[float]:
-        """The terms of a strategy's cost: a call, its steps, and rows times columns, trees and work."""
-        # Sets count as columns, except for the walk, which looks them up at each node, and for bitvectors.
-        columns = self.columns + (0 if strategy in ("tree_traversal", "bitvectors") else self.sets)
-        steps = {"gemm": 1, "bitvectors": math.ceil(self.trees / BitvectorTrees.BLOCK)}.get(strategy, self.levels)
-        work = WORK[strategy](self)
-        return [1.0, float(steps), float(rows * columns), float(rows * self.trees), float(rows * work)]
-
-    def takes(self, strategy: str) -> bool:
-        """Whether the strategy can run the trees at a cost within the model's range."""
-        return {
-            "perfect_tree_traversal": self.levels <= DEEPEST_PERFECT and self.perfect <= HOLLOW * self.leaves,
-            "gemm": self.products <= MOST_PRODUCTS,
-            "bitvectors": self.most_leaves <= BitvectorTrees.MOST_LEAVES and self.codes * self.trees <= MOST_WORDS,
-            "oblivious": 0 < self.comparisons and self.trees << self.levels <= ObliviousTrees.MOST,
-        }.get(strategy, True)
-
     def seconds(self, rows: int, coefficients: Mapping[str, Sequence[float]], threads: int = 1) -> dict[str, float]:
         """The expected seconds of one call with ``rows`` rows by strategy, the fastest first.
 
@@ -90,19 +76,77 @@ class EnsembleShape:
         """
         rows = rows_per_thread(rows, threads, least_rows_of(self.leaves))
         expected = {
-            strategy: float(np.dot(weights, self.terms(strategy, rows)))
-            for strategy, weights in coefficients.items()
-            if self.takes(strategy)
+            name: float(np.dot(weights, TREE_STRATEGIES[name].terms(self, rows)))
+            for name, weights in coefficients.items()
+            if TREE_STRATEGIES[name].takes(self)
         }
         return dict(sorted(expected.items(), key=lambda item: item[1]))
 
 
-WORK: dict[str, Callable[[EnsembleShape], int]] = {
-    "gemm": lambda shape: shape.products,
-    "tree_traversal": lambda shape: shape.trees * shape.levels * (2 if shape.sets else 1),
-    "perfect_tree_traversal": lambda shape: shape.visits,
-    "ranked_traversal": lambda shape: shape.visits,
-    "bitvectors": lambda shape: shape.trees * shape.columns,
-    "oblivious": lambda shape: shape.comparisons,
+@dataclass(frozen=True)
+class TreeStrategy:
+    """A way to run trees: the form of their module, and what the time of a call depends on."""
+
+    form: type[HardTrees]
+    steps: Callable[[EnsembleShape], int]  # operations of a call that follow one another
+    work: Callable[[EnsembleShape], int]  # for a row, besides columns and trees
+    reads_sets: bool = True  # whether a set of categories takes as long as a column; if not, it is in the work
+    takes: Callable[[EnsembleShape], bool] = lambda shape: True  # whether the model holds for an ensemble
+
+    def terms(self, shape: EnsembleShape, rows: int) -> list[float]:
+        """What the coefficients are multiplied by: a call, its steps, and rows times columns, trees and work."""
+        columns = shape.columns + (shape.sets if self.reads_sets else 0)
+        numbers = (1, self.steps(shape), rows * columns, rows * shape.trees, rows * self.work(shape))
+        return [*map(float, numbers)]
+
+
+TREE_STRATEGIES = {
+    "gemm": TreeStrategy(
+        GemmTrees,
+        steps=lambda shape: 1,
+        work=lambda shape: shape.products,
+        takes=lambda shape: shape.products <= MOST_PRODUCTS,
+    ),
+    "tree_traversal": TreeStrategy(
+        HardTrees,
+        steps=lambda shape: shape.levels,
+        work=lambda shape: shape.trees * shape.levels * (2 if shape.sets else 1),
+        reads_sets=False,
+    ),
+    "perfect_tree_traversal": TreeStrategy(
+        PerfectTrees,
+        steps=lambda shape: shape.levels,
+        work=lambda shape: shape.visits,
+        takes=lambda shape: shape.levels <= DEEPEST_PERFECT and shape.perfect <= HOLLOW * shape.leaves,
+    ),
+    "ranked_traversal": TreeStrategy(
+        RankedWalkTrees, steps=lambda shape: shape.levels, work=lambda shape: shape.visits
+    ),
+    "bitvectors": TreeStrategy(
+        BitvectorTrees,
+        steps=lambda shape: math.ceil(shape.trees / BitvectorTrees.BLOCK),
+        work=lambda shape: shape.trees * shape.columns,
+        reads_sets=False,
+        takes=lambda shape: shape.most_leaves <= BitvectorTrees.MOST_LEAVES and shape.codes * shape.trees <= MOST_WORDS,
+    ),
+    "oblivious": TreeStrategy(
+        ObliviousTrees,
+        steps=lambda shape: shape.levels,
+        work=lambda shape: shape.comparisons,
+        takes=lambda shape: 0 < shape.comparisons and shape.trees << shape.levels <= ObliviousTrees.MOST,
+    ),
 }
-"""Strategy -> its work for a row, besides columns and trees."""
+"""The strategies by name; all give the same bits.
+
+- "tree_traversal" goes down one level of every tree at a time.
+- "ranked_traversal" does so over ranks, and stops where a tree ends.
+- "perfect_tree_traversal" completes trees to perfect ones.
+- "bitvectors" clears the bits of leaves that a row does not reach, up to 64 leaves.
+- "oblivious" compares once for each level, if all nodes of a level have the same split.
+- "gemm" compares at every node and multiplies matrices, for few leaves.
+"""
+
+
+def strategies_of(shape: EnsembleShape) -> list[str]:
+    """The strategies that run an ensemble at a cost within the range of the model."""
+    return [name for name, strategy in TREE_STRATEGIES.items() if strategy.takes(shape)]

@@ -12,35 +12,22 @@ from typing import TypeGuard
 import torch
 from torch import Tensor, nn
 
-from windtunnel.compiler.cost_model import EnsembleShape
+from windtunnel.compiler.cost_model import TREE_STRATEGIES, EnsembleShape, strategies_of
 from windtunnel.compiler.tree_costs import coefficients
 from windtunnel.errors import InvalidOption
-from windtunnel.modules.trees.forms.bitvectors import BitvectorTrees
-from windtunnel.modules.trees.forms.gemm import GemmTrees
-from windtunnel.modules.trees.forms.oblivious import ObliviousTrees
-from windtunnel.modules.trees.forms.perfect import PerfectTrees
-from windtunnel.modules.trees.forms.ranked_walk import RankedWalkTrees
 from windtunnel.modules.trees.hard import HardTrees
 from windtunnel.program.program import Program
 from windtunnel.program.records.strategy_choice import StrategyChoice
 from windtunnel.program.translated import TranslatedPipeline
 
-FORMS: dict[str, type[HardTrees]] = {
-    "gemm": GemmTrees,
-    "tree_traversal": HardTrees,
-    "perfect_tree_traversal": PerfectTrees,
-    "ranked_traversal": RankedWalkTrees,
-    "bitvectors": BitvectorTrees,
-    "oblivious": ObliviousTrees,
-}
-STRATEGIES = ("auto", *FORMS)
-ANY = (1, 1_000, 100_000)
+STRATEGIES = ("auto", *TREE_STRATEGIES)
+ROW_COUNTS = (1, 1_000, 100_000)
 """The numbers of rows that are compared if ``rows`` is None."""
-TUNED = 3
+MEASURED_STRATEGIES = 3
 """How many strategies are measured, those expected to be fastest."""
-TURNS = 7
+TIMED_CALLS = 7
 """Timed calls of each strategy, after one that is not timed."""
-MOST_ROWS = 10_000
+MOST_TIMED_ROWS = 10_000
 """The most rows of a timed call."""
 
 
@@ -49,8 +36,8 @@ class TreeRunner:
     """A backend that can run trees without the steps around them."""
 
     backend: str
-    run: Callable[[HardTrees], Callable[[Tensor], Tensor]]
-    """``run(trees)`` gives a function of rows ``[B, width]`` to scores ``[B, K]``."""
+    prepare: Callable[[HardTrees], Callable[[Tensor], Tensor]]
+    """``prepare(trees)`` gives a function of rows ``[B, width]`` to scores ``[B, K]``."""
 
 
 EAGER = TreeRunner("torch", lambda trees: trees)
@@ -61,15 +48,8 @@ def convert_trees(
 ) -> list[StrategyChoice]:
     """Replace each tree ensemble of a program by the form of a strategy; all forms give the same bits.
 
-    Returns the choice for each ensemble. The strategies:
-
-    - "tree_traversal" goes down one level of every tree at a time.
-    - "ranked_traversal" does so over ranks, and stops where a tree ends.
-    - "perfect_tree_traversal" completes trees to perfect ones; "auto" takes it up to a depth of 10.
-    - "bitvectors" clears the bits of leaves that a row does not reach, up to 64 leaves.
-    - "oblivious" compares once for each level, if all nodes of a level have the same split.
-    - "gemm" compares at every node and multiplies matrices, for few leaves.
-    - "auto" takes the fastest by the cost model for ``rows`` rows, or for one, few and many if ``rows`` is None.
+    Returns the choice for each ensemble. ``strategy`` is one of ``TREE_STRATEGIES``, or "auto", which takes the fastest
+    by the cost model for ``rows`` rows, or for one, few and many if ``rows`` is None.
 
     With ``measure``, a backend, "auto" measures the fastest few of the cost model. On a device without a cost model it
     measures all. Trees that give their leaves (``apply``) or have linear models are always walked.
@@ -101,8 +81,8 @@ def use_fastest_forms(net: TranslatedPipeline) -> None:
 
 
 def has_forms(module: nn.Module) -> TypeGuard[HardTrees]:
-    """Whether a module is trees in one of the ``FORMS``; those that give their leaves or hold linear models are not."""
-    return type(module) in FORMS.values()
+    """Whether a module is trees in the form of a strategy; such as give their leaves or hold linear models are not."""
+    return type(module) in {each.form for each in TREE_STRATEGIES.values()}
 
 
 def fastest(trees: HardTrees) -> HardTrees:
@@ -113,7 +93,7 @@ def fastest(trees: HardTrees) -> HardTrees:
 
 
 def _in_form(trees: HardTrees, strategy: str, step: str) -> HardTrees:
-    form = FORMS[strategy]
+    form = TREE_STRATEGIES[strategy].form
     if type(trees) is form:
         return trees
     try:
@@ -128,21 +108,21 @@ def _fastest_strategy(trees: HardTrees, step: str, rows: int | None, measure: Tr
     expected = _costs(lambda count: shape.seconds(count, learned, threads), rows) if learned else {}
     if measure is None and learned:
         return StrategyChoice(step, next(iter(expected)), rows, expected)
-    measure, tried = measure or EAGER, list(expected)[:TUNED] or [name for name in FORMS if shape.takes(name)]
-    runs = {strategy: measure.run(_in_form(trees, strategy, step)) for strategy in tried}
-    measured = _costs(lambda count: _seconds(runs, _rows_from_thresholds(trees, min(count, MOST_ROWS))), rows)
+    measure, tried = measure or EAGER, list(expected)[:MEASURED_STRATEGIES] or strategies_of(shape)
+    runs = {strategy: measure.prepare(_in_form(trees, strategy, step)) for strategy in tried}
+    measured = _costs(lambda count: _seconds(runs, _rows_from_thresholds(trees, min(count, MOST_TIMED_ROWS))), rows)
     return StrategyChoice(step, next(iter(measured)), rows, expected, measured, measure.backend)
 
 
 def _costs(seconds: Callable[[int], dict[str, float]], rows: int | None) -> dict[str, float]:
     """Cost of each strategy, cheapest first.
 
-    The cost is the seconds for ``rows``; if None, the geometric mean over ``ANY`` of its time over the fastest.
+    The cost is the seconds for ``rows``; if None, the geometric mean over ``ROW_COUNTS`` of its time over the fastest.
     """
     if rows is not None:
         costs = seconds(rows)
     else:
-        each = [seconds(count) for count in ANY]
+        each = [seconds(count) for count in ROW_COUNTS]
         costs = {
             strategy: math.prod(times[strategy] / min(times.values()) for times in each) ** (1 / len(each))
             for strategy in each[0]
@@ -154,7 +134,7 @@ def _costs(seconds: Callable[[int], dict[str, float]], rows: int | None) -> dict
 def _seconds(runs: Mapping[str, Callable[[Tensor], Tensor]], x: Tensor) -> dict[str, float]:
     """Median seconds of a call of each form, in turns."""
     taken: dict[str, list[float]] = {strategy: [] for strategy in runs}
-    for _ in range(TURNS + 1):
+    for _ in range(TIMED_CALLS + 1):
         for strategy, run in runs.items():
             start = time.perf_counter()
             run(x).cpu()  # waits for a GPU

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 from scipy.optimize import nnls
 
-from windtunnel.compiler.cost_model import WORK, EnsembleShape
+from windtunnel.compiler.cost_model import TREE_STRATEGIES, EnsembleShape
 
 SHIPPED = Path(__file__).with_name("tree_costs.csv")
 SHAPE = [field.name for field in fields(EnsembleShape)]
@@ -33,7 +33,7 @@ class TreeTiming:
 def write(path: Path, timings: Iterable[TreeTiming]) -> None:
     """Write timings as CSV; seconds are empty for a strategy that cannot run the ensemble."""
     with path.open("w", newline="") as file:
-        writer = csv.DictWriter(file, ["device", *SHAPE, "rows", *WORK], lineterminator="\n")
+        writer = csv.DictWriter(file, ["device", *SHAPE, "rows", *TREE_STRATEGIES], lineterminator="\n")
         writer.writeheader()
         for timing in timings:
             seconds = {strategy: f"{value:.4g}" for strategy, value in timing.seconds.items()}
@@ -48,21 +48,21 @@ def read(path: Path) -> list[TreeTiming]:
                 line["device"],
                 EnsembleShape(**{name: int(line[name]) for name in SHAPE}),
                 int(line["rows"]),
-                {strategy: float(line[strategy]) for strategy in WORK if line[strategy]},
+                {strategy: float(line[strategy]) for strategy in TREE_STRATEGIES if line[strategy]},
             )
             for line in csv.DictReader(file)
         ]
 
 
 def fit_costs(timings: Sequence[TreeTiming]) -> dict[str, list[float]]:
-    """Coefficients of ``EnsembleShape.terms`` by strategy: non-negative least squares of relative errors."""
+    """Coefficients of ``TreeStrategy.terms`` by strategy: non-negative least squares of relative errors."""
     costs = {}
-    for strategy in WORK:
-        measured = [timing for timing in timings if strategy in timing.seconds]
+    for name, strategy in TREE_STRATEGIES.items():
+        measured = [timing for timing in timings if name in timing.seconds]
         if measured:
-            terms = np.array([timing.shape.terms(strategy, timing.rows) for timing in measured])
-            seconds = np.array([timing.seconds[strategy] for timing in measured])
-            costs[strategy] = nnls(terms / seconds[:, None], np.ones(len(measured)))[0].tolist()
+            terms = np.array([strategy.terms(timing.shape, timing.rows) for timing in measured])
+            seconds = np.array([timing.seconds[name] for timing in measured])
+            costs[name] = nnls(terms / seconds[:, None], np.ones(len(measured)))[0].tolist()
     return costs
 
 
