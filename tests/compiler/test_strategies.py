@@ -294,7 +294,7 @@ def test_tuning_takes_what_was_fastest_here(monkeypatch):
     taken = {"ranked_traversal": 3.0, "bitvectors": 1.0, "perfect_tree_traversal": 2.0, "gemm": 9.0}
     monkeypatch.setattr(strategies, "_seconds", lambda forms, rows: {one: taken.get(one, 5.0) for one in forms})
     choice = strategies._fastest_strategy(trees, "step", 100, strategies.EAGER)
-    assert len(choice.measured) == strategies.MEASURED_STRATEGIES and set(choice.measured) == set([*choice.expected][:3])
+    assert set(choice.measured) == set([*choice.expected][: strategies.MEASURED_STRATEGIES])
     assert choice.strategy == min(choice.measured, key=lambda one: taken.get(one, 5.0))
 
 
