@@ -14,7 +14,6 @@ from windtunnel.translators.not_fitted import NotFitted
 from windtunnel.translators.trees.lightgbm import (
     booster as read_booster,
     classifier,
-    native_categories,
     regressor,
     tree_ensemble,
 )
@@ -306,8 +305,8 @@ def test_pandas_categories_by_their_codes():
     data, y = frame()
     booster = lgb.LGBMRegressor(**SMALL).fit(data, y).booster_
     categories = {1: ["blue", "green", "grey", "red"], 2: [0, 1, 2, 3, 4]}
-    assert native_categories(booster) == categories
-    assert native_categories(lgb.Booster(model_str=booster.model_to_string())) == categories
+    assert read_booster(booster).reads.codes == categories
+    assert read_booster(lgb.Booster(model_str=booster.model_to_string())).reads.codes == categories
     rows = data.copy()
     for known in ("colour", "size"):
         rows[known] = rows[known].cat.codes.replace(-1, np.nan).astype(float)
@@ -318,12 +317,12 @@ def test_pandas_categories_by_their_codes():
 def test_pandas_category_with_one_value_keeps_the_places():
     data, y = frame()
     data.insert(0, "only", pd.Categorical(["one"] * len(data)))
-    assert native_categories(lgb.LGBMRegressor(**SMALL).fit(data, y).booster_)[0] == ["one"]
+    assert read_booster(lgb.LGBMRegressor(**SMALL).fit(data, y).booster_).reads.codes[0] == ["one"]
 
 
 def test_no_pandas_categories():
     x = numbers()
-    assert native_categories(fit(lgb.LGBMRegressor, x, target(x), categories=[2]).booster_) == {}
+    assert read_booster(fit(lgb.LGBMRegressor, x, target(x), categories=[2]).booster_).reads.codes == {}
 
 
 def test_ambiguous_pandas_categories_are_rejected():
@@ -331,7 +330,7 @@ def test_ambiguous_pandas_categories_are_rejected():
     data["size"] = data["size"].cat.as_ordered()
     booster = lgb.LGBMRegressor(**SMALL).fit(data, y).booster_
     with pytest.raises(UnsupportedEstimator, match="2 pandas category columns, but 1 of its features"):
-        native_categories(booster)
+        read_booster(booster)
 
 
 @pytest.mark.parametrize("read", [classifier, regressor])

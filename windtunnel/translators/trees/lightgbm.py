@@ -31,8 +31,7 @@ from windtunnel.translators.trees import TRAINABLE
 )
 def classifier(fitted: LGBMClassifier) -> Predictor:
     """``booster_``: raw scores, and the probabilities that ``predict_proba`` makes of them."""
-    booster = _fitted_booster(fitted)
-    model = _model(booster)
+    model = _Model.of(_fitted_booster(fitted))
     several = model.outputs > 1
     if several and model.outputs != fitted.n_classes_:
         raise UnsupportedEstimator(
@@ -45,14 +44,13 @@ def classifier(fitted: LGBMClassifier) -> Predictor:
             "translate its booster_ instead, or fit it with a named objective"
         )
     if several:
-        return _with_codes(model.predictor(), booster)
+        return model.predictor()
     if model.objective not in ("binary", "cross_entropy"):
         raise UnsupportedEstimator(
             f"{type(fitted).__name__} with objective={model.objective!r}: predict_proba takes the model's values for "
             "probabilities, which they are not; fit it with objective='binary', or use LGBMRegressor"
         )
-    scale = model.scale_option()
-    return _with_codes(Predictor(model.scores(), "sigmoid", "logistic", scale, scale), booster)
+    return replace(model.predictor(), link="sigmoid")
 
 
 @translates(
@@ -65,8 +63,7 @@ def classifier(fitted: LGBMClassifier) -> Predictor:
 )
 def regressor(fitted: LGBMRegressor | LGBMRanker) -> Predictor:
     """``booster_``: raw scores, and the values that ``predict`` makes of them."""
-    booster = _fitted_booster(fitted)
-    return _with_codes(_model(booster).predictor(), booster)
+    return _Model.of(_fitted_booster(fitted)).predictor()
 
 
 @translates(
@@ -77,15 +74,7 @@ def regressor(fitted: LGBMRegressor | LGBMRanker) -> Predictor:
 )
 def booster(fitted: Booster) -> Predictor:
     """``model_to_string()``: raw scores, and the values that ``predict`` makes of them."""
-    return _with_codes(_model(fitted).predictor(), fitted)
-
-
-def _with_codes(predictor: Predictor, booster: Booster) -> Predictor:
-    # decision_function gives the sum of a forest's trees, the link takes their mean.
-    forest = "\naverage_output\n" in booster.model_to_string(num_iteration=1)
-    iterations = booster.best_iteration if booster.best_iteration > 0 else booster.current_iteration()
-    scale = float(iterations) if forest else 1.0
-    return replace(predictor, reads=InputColumns(native_categories(booster), needs_names=True), decision_scale=scale)
+    return _Model.of(fitted).predictor()
 
 
 def tree_ensemble(booster: Booster) -> TreeEnsemble:
@@ -94,19 +83,17 @@ def tree_ensemble(booster: Booster) -> TreeEnsemble:
     Leaf values of boosting=rf are divided by the number of iterations, so that scores are means as in ``predict``
     (``predict(raw_score=True)`` leaves them as sums).
     """
-    return _model(booster).ensemble
+    return _Model.of(booster).ensemble
 
 
-def native_categories(booster: Booster) -> dict[int, list[Any]]:
+def _native_categories(categories: list[list[Any]], text: _Text) -> dict[int, list[Any]]:
     """Map each column that was a pandas category in training to its categories, in the order of their codes.
 
     The booster keeps the categories (``pandas_categorical``) and which features are categorical
     (``categorical_feature`` of its parameters) in two places, without names: they match only if they are as many.
     """
-    categories: list[list[Any]] = booster.pandas_categorical or []
     if not categories:
         return {}
-    text = _text(booster)
     columns = _categorical_columns(text)
     if len(columns) != len(categories):
         raise UnsupportedEstimator(
@@ -150,23 +137,30 @@ class _Model:
     """The trees of a booster and what its objective makes of their sum."""
 
     ensemble: TreeEnsemble
+    categories: dict[int, list[Any]]  # of each column that was a pandas category in training
     objective: str
     options: frozenset[str]
-    scale: float
-    parameters: Mapping[str, str]
-    trees: list[dict[str, str]]
+    text: _Text
+
+    @classmethod
+    def of(cls, booster: Booster) -> _Model:
+        text = _text(booster)
+        objective, *options = text.header.get("objective", "").split(" ")
+        categories = _native_categories(booster.pandas_categorical or [], text)
+        return cls(_ensemble(text), categories, objective, frozenset(options), text)
 
     @property
     def outputs(self) -> int:
         return self.ensemble.outputs
 
     def scores(self) -> Module:
-        if any(tree.get("is_linear", "0") != "0" for tree in self.trees):
-            return _linear_leaves(self.ensemble, self.trees)
+        if any(tree.get("is_linear", "0") != "0" for tree in self.text.trees):
+            return _linear_leaves(self.ensemble, self.text.trees)
         return HardTrees.of(self.ensemble)
 
     def scale_option(self) -> dict[str, float]:
-        return {} if self.scale == 1 else {"scale": self.scale}
+        scales = [float(option[8:]) for option in self.options if option.startswith("sigmoid:")]
+        return {"scale": scales[0]} if scales and scales[0] != 1 else {}
 
     def predictor(self) -> Predictor:
         """Pair the scores with the link and loss of ``Booster.predict``."""
@@ -179,7 +173,7 @@ class _Model:
         loss_options = scaled if loss == "logistic" else {}
         if self.objective in _LOSS_OPTIONS:
             option, parameter, default = _LOSS_OPTIONS[self.objective]
-            loss_options = {option: float(self.parameters.get(parameter, default))}
+            loss_options = {option: float(self.text.parameters.get(parameter, default))}
         return Predictor(
             scores=self.scores(),
             link="signed_square" if "sqrt" in self.options else link,
@@ -187,6 +181,9 @@ class _Model:
             link_options=scaled,
             loss_options=loss_options,
             flat=self.outputs == 1,
+            reads=InputColumns(self.categories, needs_names=True),
+            # decision_function gives the sum of a forest's trees, the link takes their mean.
+            decision_scale=self.ensemble.divisor,
         )
 
 
@@ -219,13 +216,6 @@ _LOSS_OPTIONS = {
     "fair": ("c", "fair_c", 1.0),
     "tweedie": ("power", "tweedie_variance_power", 1.5),
 }
-
-
-def _model(booster: Booster) -> _Model:
-    text = _text(booster)
-    objective, *options = text.header.get("objective", "").split(" ")
-    scale = next((float(option[8:]) for option in options if option.startswith("sigmoid:")), 1.0)
-    return _Model(_ensemble(text), objective, frozenset(options), scale, text.parameters, text.trees)
 
 
 def _text(booster: Booster) -> _Text:
