@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import math
 from dataclasses import replace
-from functools import partial
 from typing import Any, TypeVar
 
 import torch
@@ -112,7 +111,7 @@ def _hard(net: TranslatedPipeline, position: int, rows: Batch | None) -> Module:
         raise UnfaithfulOption(f"step {step.name!r}: {error}") from error
     hard = HardTrees.of(ensemble)
     if rows is not None:
-        inputs = net.run_in_slices(partial(net.program.inputs_of, position), rows)
+        inputs = net.step_inputs(position, rows)
         with torch.inference_mode():
             differences = [(soft(x).double() - hard(x.double())).sum(dim=0) for x in torch.split(inputs, 4096)]
         shift = torch.stack(differences).sum(dim=0) / len(inputs)

@@ -76,8 +76,7 @@ class ScorePart:
 
     def _of_trees(self, trees: HardTrees, rows: Batch, sources: list[int | None]) -> Contributions:
         """TreeSHAP of the encoded columns, those of a raw column added up; constant columns belong to the base."""
-        program, net = self.net.program, self.net
-        inputs = net.run_in_slices(lambda *block: program.inputs_of(position_of(self.slot), *block), rows)
+        inputs = self.net.step_inputs(position_of(self.slot), rows)
         of_encoded, base = tree_shap(trees, inputs)
         values = np.zeros((len(inputs), len(self.raw.names), len(base)))
         for column, source in enumerate(sources):

@@ -377,6 +377,10 @@ class ScoringPipeline(nn.Module):
             run, batch, self._rows_at_once(), facts.device(), whole=facts.needs_all_rows, least=facts.least_rows
         )
 
+    def step_inputs(self, position: int, batch: Batch) -> Tensor:
+        """The input of the module of step ``position``, ``[B, width in]``, on the CPU."""
+        return self.run_in_slices(partial(self.program.inputs_of, position), batch)
+
     def _why_rejected(self, method: str, batch: Batch, failed: Tensor) -> str:
         """Name the columns in which such a value alone, with 0 in all others, has a row rejected."""
         numbers, ids = batch.numbers[failed], batch.ids[failed]

@@ -405,7 +405,7 @@ class TranslatedPipeline(ScoringPipeline):
         """The input of the last step, ``[B, width]``: the columns that a LightGBM or XGBoost file takes."""
         position = len(self.program.steps) - 1
         (batch,) = self.encoded_parts(rows)
-        return self.run_in_slices(partial(self.program.inputs_of, position), batch).numpy()
+        return self.step_inputs(position, batch).numpy()
 
     def residual_base(self) -> ResidualBase | None:
         """The program and the head that a residual model may be added to.

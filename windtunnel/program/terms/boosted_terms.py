@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -66,7 +65,7 @@ class BoostedTerms(Terms):
         return self.net.program.steps[position].module
 
     def _inputs(self, position: int, rows: Batch) -> Tensor:
-        return self.net.run_in_slices(partial(self.net.program.inputs_of, position), rows)
+        return self.net.step_inputs(position, rows)
 
 
 def _number_codes(statistics: CellStatistics) -> int:

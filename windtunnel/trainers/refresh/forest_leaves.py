@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -90,6 +90,6 @@ class ForestLeaves:
 def leaves_of(net: TranslatedPipeline, position: int, trees: HardTrees, rows: Batch) -> tuple[HardTrees, Tensor]:
     """The trees of a program step in the plain form, and the positions in its ``value`` of the leaves of rows."""
     plain = HardTrees.of(trees.ensemble())  # other forms lay leaves out otherwise
-    inputs = net.run_in_slices(partial(net.program.inputs_of, position), rows)
+    inputs = net.step_inputs(position, rows)
     plain.cast(inputs.dtype)
     return plain, plain.leaf_positions(inputs)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 import torch
@@ -77,7 +76,7 @@ class MovableValues:
         installed = InstalledResiduals.of(net.program)
         assert installed.residual is not None
         step: Any = net.program.steps[installed.residual]
-        codes = step.module.codes(net.run_in_slices(partial(net.program.inputs_of, installed.residual), rows))
+        codes = step.module.codes(net.step_inputs(installed.residual, rows))
         ids: list[int] = next((take.columns.tolist() for take in step.takes if take.slot == IDS), [])
         tables = _table_groups(step.module, codes, ids, positions_of_new_categories(net))
         pipeline = installed.pipeline, installed.pipeline_weight
