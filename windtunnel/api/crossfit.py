@@ -21,7 +21,7 @@ from windtunnel.api.compile import exact_translation
 from windtunnel.api.translation import Translation
 from windtunnel.compiler.strategies import use_fastest_forms
 from windtunnel.errors import BadInput, InvalidOption, warn_caller
-from windtunnel.estimators.cross_fitted import CrossFittedClassifier, CrossFittedRegressor
+from windtunnel.estimators.cross_fitted import CrossFittedClassifier, CrossFittedRegressor, check_column
 from windtunnel.modules.base import Module
 from windtunnel.modules.ensembles.log_pool import LogPool
 from windtunnel.modules.outputs.inverse_links import UNLINKED, unlinked
@@ -128,7 +128,7 @@ def crossfit(
     net = _fast_translation(source)
     train = loader(net, X, y, weight, seed=resolved.seed)
     scores = _raw_scores(net.head, source.out_of_fold(X))
-    held_out = None if valid is not None else _held_out(train.size, groups, time, resolved)
+    held_out = None if valid is not None else _held_out(train.size, groups, time, weight, resolved)
     train = replace(train, batch_size=resolved.rows_per_step(train.size), scores=scores, held_out=held_out)
     net.fit(train, valid, recipe=resolved, **options)
     selected = net
@@ -158,15 +158,20 @@ def _has_catboost_threshold(last: Any) -> bool:
     return threshold is not None and _is_fitted(last) and threshold() != 0.5
 
 
-def _held_out(rows: int, groups: Any, time: Any, recipe: Recipe) -> Tensor | None:
-    """A mask of the rows to validate on, bool ``[rows]``: whole groups, or the latest rows; None without either."""
+def _held_out(rows: int, groups: Any, time: Any, weight: Any, recipe: Recipe) -> Tensor | None:
+    """A mask of the rows to validate on, bool ``[rows]``: whole groups, or the latest rows; None without either.
+
+    Rows of weight 0 do not count.
+    """
+    groups, time = check_column("groups", groups), check_column("time", time)
     held_out = np.zeros(rows, dtype=bool)
+    counted = np.arange(rows) if weight is None else np.flatnonzero(np.asarray(weight) > 0)
     if groups is not None:
         split = GroupShuffleSplit(1, test_size=recipe.validation_fraction, random_state=recipe.seed)
-        held_out[next(split.split(held_out, groups=groups))[1]] = True
+        held_out[counted[next(split.split(counted, groups=groups[counted]))[1]]] = True
     elif time is not None:
-        latest = max(round(recipe.validation_fraction * rows), 1)
-        held_out[np.argsort(np.asarray(time), kind="stable")[-latest:]] = True
+        latest = max(round(recipe.validation_fraction * len(counted)), 1)
+        held_out[counted[np.argsort(time[counted], kind="stable")[-latest:]]] = True
     else:
         return None
     return torch.from_numpy(held_out)
@@ -214,7 +219,7 @@ def _validation_losses(
     def losses(net: Translation) -> GroupLosses:
         rows = loader(net, *valid, shuffle=False, training=False)
         assert rows.target is not None
-        return group_losses(loss, score(net, net.scores(rows.rows)), Targets(rows.target, rows.weight))
+        return group_losses(loss, score(net, net.scores(valid[0])), Targets(rows.target, rows.weight))
 
     return losses(members), losses(source)
 

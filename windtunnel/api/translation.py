@@ -75,6 +75,8 @@ class Translation(TranslatedPipeline):
         if isinstance(self.head.classes, list):
             right = np.equal(target, predicted).all(axis=1)
             return float(np.average(right, weights=sample_weight))
+        if self.head.classes is None and predicted.ndim == 2 and np.ndim(target) == 1:  # several quantiles
+            target = np.broadcast_to(np.asarray(target)[:, None], predicted.shape)
         metric = r2_score if self.head.classes is None else accuracy_score
         return float(metric(target, predicted, sample_weight=sample_weight))
 

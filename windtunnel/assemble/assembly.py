@@ -12,6 +12,7 @@ from windtunnel.assemble.composites import Composites
 from windtunnel.assemble.context import Context
 from windtunnel.assemble.conversions import Conversions, predicts
 from windtunnel.assemble.edge_cases.imputed_thresholds import transform_of
+from windtunnel.assemble.edge_cases.sparsity import check_sparse_inputs
 from windtunnel.assemble.graph_column import GraphColumn
 from windtunnel.assemble.host_steps import HostSteps
 from windtunnel.assemble.method_columns import MethodColumns
@@ -71,6 +72,8 @@ class Assembly:
         methods, self.head = self._assemble_transformer(graph) if scored is None else self._assemble_predictor(scored)
         self.program = Program(self._builder.steps, methods)
         self.origins, self.hosts = self._builder.origins, self._host_steps.steps
+        if self._predictors.reads_dense and self.hosts:  # what a step on the host returns is known when it runs
+            self.encoder.rejects_sparse_columns = True
 
     def _assemble_predictor(self, scored: ScoredPredictor) -> tuple[dict[str, ProgramStep], Head]:
         """Add the steps of further methods, and return them with the head."""
@@ -152,6 +155,7 @@ class Assembly:
 
     def _converted_columns(self, step: Step, conversion: Any, columns: list[GraphColumn]) -> list[GraphColumn]:
         builder, composites, estimator = self._builder, self._context.composites, step.estimator_name
+        check_sparse_inputs(step, conversion, self.encoder)
         match conversion:
             case CategoryEncoding():
                 return self._categories.encoded(step, conversion, columns)

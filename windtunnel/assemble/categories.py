@@ -135,10 +135,12 @@ class Categories:
     def codes(self, step: Step, column: GraphColumn, categories: Sequence[Any], *, closed: bool) -> GraphColumn:
         """Categories as the codes that a tree compares.
 
-        Missing and unknown ones are NaN; with ``closed``, unknown ones are rejected.
+        Missing and unknown ones are NaN, but for None among the categories; with ``closed``, unknown ones are rejected.
         """
         vocabulary, recoded = self._vocabulary(step, column, categories, 0)
         codes = {category: index for index, category in enumerate(categories)}
+        if NONE_CATEGORY not in vocabulary.values:  # else earlier steps make something else of NaN than of None
+            recoded = [None if is_missing(value) else value for value in recoded]
         rows = torch.tensor([codes.get(value, math.nan) for value in recoded], dtype=self._builder.dtype).unsqueeze(1)
         rejects = column.rejects | _rejects_infinite(step) | ({Rejected.UNKNOWN} if closed else set())
         return self._table(step, CategoryTable(rows, False), column, vocabulary, rejects)[0]
@@ -224,6 +226,11 @@ class Categories:
             raise UnsupportedEstimator(
                 f"step {step.name!r} ({step.estimator_name}) encodes a column that earlier steps computed "
                 "as a number, which has no vocabulary of raw categories."
+            )
+        if NONE_CATEGORY in listed_categories:
+            raise UnsupportedEstimator(
+                f"step {step.name!r} ({step.estimator_name}) has the category {NONE_CATEGORY!r}, which stands for None "
+                "in translations; write it otherwise before fitting."
             )
         values = column.vocabulary
         if values is None:

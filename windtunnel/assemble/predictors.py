@@ -50,6 +50,7 @@ class Predictors:
         self._context = context
         self._builder = context.builder
         self._scored: dict[Step, ScoredPredictor] = {}
+        self.reads_dense = False  # whether a predictor would take the zeros of a sparse matrix for missing values
 
     def final(self, expression: Expression) -> ScoredPredictor | None:
         """The predictor that a pipeline ends in; None if it ends in a transformer."""
@@ -85,7 +86,7 @@ class Predictors:
         for position, categories in reads.codes.items():
             closed = position in reads.closed_codes
             columns[position] = self._context.categories.codes(step, columns[position], categories, closed=closed)
-            numbers = not any(isinstance(category, str) for category in categories)
+            numbers = not categories or any(not isinstance(category, str) for category in categories)
             self._builder.encoder.needs_names |= reads.needs_names and numbers
         if reads.hashed is not None:
             columns = self._context.categories.statistics(step, reads.hashed, columns)
@@ -178,11 +179,11 @@ class Predictors:
 
     def _zeros_as_missing(self, step: Step, inputs: Expression, columns: list[GraphColumn]) -> list[GraphColumn]:
         """Make zeros missing if the source reads a sparse matrix, which raw rows may be or not."""
-        if spline := stores_zeros(inputs):
+        if storing := stores_zeros(inputs):
             raise UnsupportedEstimator(
-                f"step {step.name!r} ({step.estimator_name}) reads the sparse matrix of step {spline!r}, "
-                "which holds some zeros and leaves out others, and takes only the latter for missing values; fit the "
-                "pipeline again with sparse_output=False"
+                f"step {step.name!r} ({step.estimator_name}) reads the sparse matrix of step {storing!r}, "
+                "which may store some zeros and leave out others, and takes only the latter for missing values; fit "
+                "the pipeline again with dense columns (sparse_output=False, sparse=False, sparse_threshold=0)"
             )
         if gives_sparse(inputs):
             return self._builder.module(step.name, "", ZeroAsMissing(), columns)
@@ -192,6 +193,7 @@ class Predictors:
             alone = step is self._context.graph and isinstance(inputs, Raw)
             self._builder.encoder.unstored = "missing" if alone else "rejected"
             self._builder.encoder.rejects_sparse_columns |= not alone
+        self.reads_dense = True
         return columns
 
 

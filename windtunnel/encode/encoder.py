@@ -376,7 +376,7 @@ class RowEncoder:
         if table or (self.unstored != "zero" and hasattr(rows, "toarray")):
             what = "table of sparse columns" if table else "sparse matrix"
             raise BadInput(
-                f"got a {what}, whose zeros XGBoost takes for missing values; give a dense "
+                f"got a {what}, whose zeros a step of the source tells from those that are left out; give a dense "
                 f"{'one' if table else 'array'}, with NaN where they are meant to be missing."
             )
 

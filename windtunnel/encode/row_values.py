@@ -41,4 +41,6 @@ def encode_weights(weight: Any, count: int) -> Tensor:
         raise BadInput(
             f"{wrong} of {count} weights are negative, NaN or infinite; give one finite number from 0 per row"
         )
+    if not values.sum().isfinite():
+        raise BadInput("the sum of the weights is beyond float32; divide them by their mean")
     return values

@@ -83,12 +83,13 @@ class _CrossFitted(BaseEstimator):
             raise InvalidOption(f"folds={self.folds!r} must be a whole number from 2 to the number of rows, {count}")
         if groups is not None and time is not None:
             raise InvalidOption("groups and time are both given; give one of them")
-        if groups is not None and (group_count := len(np.unique(np.asarray(groups)))) < self.folds:
+        groups, time = check_column("groups", groups), check_column("time", time)
+        if groups is not None and (group_count := len(np.unique(groups))) < self.folds:
             raise InvalidOption(f"folds={self.folds} and {group_count} groups; give at most as many folds as groups")
         if groups is not None:
             parts: Any = GroupKFold(self.folds).split(y, y, groups)
         elif time is not None:
-            order = np.argsort(np.asarray(time), kind="stable")
+            order = np.argsort(time, kind="stable")
             parts = ((None, order[held_out]) for _, held_out in KFold(self.folds).split(order))
         elif is_classifier(self) and np.unique(y, return_counts=True)[1].min() >= self.folds:
             parts = StratifiedKFold(self.folds, shuffle=True, random_state=self.random_state).split(y, y)
@@ -197,3 +198,20 @@ def log_probabilities(probabilities: Any) -> NDArray[np.float64]:
     """The logarithm of probabilities, kept above ``LEAST_PROBABILITY``."""
     logs: NDArray[np.float64] = np.log(np.maximum(np.asarray(probabilities, dtype=np.float64), LEAST_PROBABILITY))
     return logs
+
+
+def check_column(name: str, values: Any) -> NDArray[Any] | None:
+    """The groups or times of rows, ``[rows]``; ``BadInput`` for several columns, and for times that are texts."""
+    if values is None:
+        return None
+    column = np.asarray(values)
+    if column.ndim == 2 and column.shape[1] == 1:
+        column = column[:, 0]
+    if column.ndim != 1:
+        raise BadInput(f"{name}= has the shape {column.shape}; give one value per row")
+    if name == "time" and pd.api.types.infer_dtype(column) == "string":
+        raise BadInput(
+            f"time= holds texts such as {column[0]!r}, whose order is that of letters; give numbers or dates, such as "
+            "pd.to_datetime(...)"
+        )
+    return column

@@ -144,6 +144,8 @@ def _reject_short_rows(path: Path) -> None:
 def write_table_file(frame: pd.DataFrame, path: str | Path) -> None:
     """Write rows to a .csv, .csv.gz, .parquet or .pq file."""
     path = Path(path)
+    if is_parquet(path) and (twice := sorted({str(name) for name in frame.columns[frame.columns.duplicated()]})):
+        raise BadInput(f"{path}: there are several columns called {', '.join(twice)}, as rows have; write a .csv file")
     with replacing(path) as temporary:
         if is_parquet(path):
             frame.to_parquet(temporary, index=False)

@@ -39,7 +39,8 @@ class Parts:
         """Name the classes 0 and 1 of translations by their labels; without ``classes``, do nothing."""
         if self.classes is not None:
             for net in nets:
-                net.replace_head(replace(net.head, classes=self.classes))
+                dtypes = {method: dtype for method, dtype in net.head.dtypes.items() if method != "predict"}
+                net.replace_head(replace(net.head, classes=self.classes, dtypes=dtypes))
 
 
 def load_parts(data: DataConfig) -> Parts:

@@ -122,7 +122,7 @@ class ScorePart:
         score, generator = self._score(None), torch.Generator().manual_seed(0)
         count, columns = len(rows.ids), len(self.raw.names)
         others = len(background.rows.ids)
-        chosen = torch.linspace(0, others - 1, min(samples, others)).long()
+        chosen = torch.linspace(0, others - 1, min(samples, others), dtype=torch.float64).long()
         base = score(background.rows.take(chosen)).numpy()
         total = np.zeros((count, columns, base.shape[1]))
         squares = np.zeros_like(total)

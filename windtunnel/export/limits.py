@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from windtunnel.encode import CategoryColumn, Vocabulary
+from windtunnel.encode import NONE_CATEGORY, CategoryColumn, Vocabulary
 from windtunnel.errors import UnfaithfulOption
-from windtunnel.export.columns import names, raw_columns
+from windtunnel.export.columns import names, raw_columns, text_slots
 from windtunnel.program.translated import TranslatedPipeline
 
 GRAPHS = ("onnx", "exported", "aoti")
@@ -80,6 +80,14 @@ def _read_by_hash(net: TranslatedPipeline) -> list[str]:
     return _columns(net, meets)
 
 
+def _none_in_some(net: TranslatedPipeline) -> list[str]:
+    """Columns in which None is a category of some vocabularies, and missing in others."""
+    texts = [category for _, category in text_slots(net.encoder)]
+    tell = {category.column for category in texts if NONE_CATEGORY in category.vocabulary.values}
+    others = {category.column for category in texts if NONE_CATEGORY not in category.vocabulary.values}
+    return _columns(net, lambda category: category.column in tell & others)
+
+
 def _named_as_outputs(net: TranslatedPipeline) -> list[str]:
     return [repr(name) for name in _raw_names(net) if name in OUTPUTS or not name or name.startswith("windtunnel/")]
 
@@ -135,6 +143,14 @@ LIMITS = (
         "a file takes a column of numbers or one of texts",
         "Give the pipeline two columns.",
         _both,
+    ),
+    Limit(
+        "None as a category of one step, and as missing in another that reads the same column",
+        PROGRAMS,
+        "None in columns {} is a category in one place and a missing value in another",
+        "a file reads the None of a column in one way",
+        "Replace None by a text before fitting, or give the pipeline two columns.",
+        _none_in_some,
     ),
     Limit(
         "CatBoost over categories, without rows as `calibrate=`",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from os import PathLike
 from typing import Any
 
@@ -92,7 +92,10 @@ def _types(net: TranslatedPipeline, example: Rows) -> dict[str, int]:
     frame = net.encoder.select(example)
     columns = raw_columns(net.encoder)[0]
     dtypes = [frame[column].dtype for column in columns]
-    arrays = [dtype if isinstance(dtype, np.dtype) and dtype.kind in "biuf" else np.dtype(float) for dtype in dtypes]
+    arrays = [
+        dtype if isinstance(dtype, np.dtype) and dtype.kind in "biuf" and dtype.itemsize <= 8 else np.dtype(float)
+        for dtype in dtypes
+    ]
     types = [helper.np_dtype_to_tensor_dtype(dtype) for dtype in arrays]
     return dict(zip(names(net.encoder, columns), types, strict=True))
 
@@ -151,10 +154,11 @@ def _column_inputs(
         if kind != TensorProto.DOUBLE:
             nodes.append(helper.make_node("Cast", [name], [number], to=TensorProto.DOUBLE))
         blocks["numbers"].append(number)
+    misread = _misread(net)
     for slot, category in text_slots(net.encoder):
         (name,) = names(net.encoder, [category.column])
         inputs[name] = helper.make_tensor_value_info(name, TensorProto.STRING, ["rows"])
-        nodes.append(_lookup(name, f"{INSIDE}id_{slot}", category))
+        nodes.append(_lookup(name, f"{INSIDE}id_{slot}", category, misread[name]))
         blocks["ids"].append(f"{INSIDE}id_{slot}")
     return inputs, nodes, blocks
 
@@ -189,13 +193,13 @@ def _prefix(graph: Any) -> None:
             _prefix(attribute.g)
 
 
-def _lookup(name: str, ids: str, category: CategoryColumn) -> Any:
-    """Texts to ids; ``REJECTED_ID`` for texts that the source rejects and for texts of missing values."""
+def _lookup(name: str, ids: str, category: CategoryColumn, misread: Sequence[str]) -> Any:
+    """Texts to ids; ``REJECTED_ID`` for texts that the source rejects, and for ``misread`` ones of missing values."""
     from onnx import helper
 
     vocabulary = category.vocabulary
     unknown = REJECTED_ID if category.rejects_unknown or vocabulary.buckets else UNKNOWN_ID
-    table = dict.fromkeys(WRITTEN_FOR_MISSING, REJECTED_ID)
+    table = dict.fromkeys(misread, REJECTED_ID)
     table |= {str(value): FIRST_ID + place for place, value in enumerate(vocabulary.values)}
     table[MISSING] = REJECTED_ID if category.rejects_missing else MISSING_ID
     return helper.make_node(

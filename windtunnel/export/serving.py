@@ -229,6 +229,8 @@ class Texts:
 
 def _numbers(name: str, column: Any) -> Any:
     """A buffer of float64, NaN where a number is missing."""
+    if getattr(getattr(column, "dtype", None), "kind", "") in ("M", "m"):  # NumPy gives them as whole numbers
+        raise BadRows(f"column {name!r} holds {column.dtype}; numbers are read there, None or NaN where missing")
     if (array_of_numbers := _numpy_numbers(column)) is not None:
         return array_of_numbers.astype("float64")
     values = _listed(name, column)
@@ -238,7 +240,10 @@ def _numbers(name: str, column: Any) -> Any:
         raise BadRows(f"column {name!r} holds {value!r}; numbers are read there, None or NaN where missing")
     if missing := {kind for kind in kinds if _is_none(kind)}:
         values = [math.nan if type(value) in missing else value for value in values]
-    return array("d", values if kinds <= {float, int, bool} | missing else map(float, values))
+    try:
+        return array("d", values if kinds <= {float, int, bool} | missing else map(float, values))
+    except OverflowError as error:
+        raise BadRows(f"column {name!r} holds a number that float64 cannot hold") from error
 
 
 def _strings(name: str, column: Any, none: str | None, integers: bool = False) -> Texts:
@@ -444,7 +449,7 @@ def _load_torchscript(path: Path) -> Model:
 def function_prefix(path: Path) -> str:
     """The start of the names of the functions of a C file or library; "wt" is that of the names within the file."""
     name = path.stem
-    return re.sub(r"\W", "_", f"m{name}" if name[:1].isdigit() or name.lower() == "wt" else name, flags=re.ASCII)
+    return re.sub(r"\W", "_", f"m{name}" if re.match(r"\d|wt(_|$)", name, re.IGNORECASE) else name, flags=re.ASCII)
 
 
 def _shared_library(path: Path) -> Any:

@@ -183,17 +183,21 @@ class TranslatedPipeline(ScoringPipeline):
         self.softening = self.calibration = None
 
     def drop_trained_exact_modules(self) -> None:
-        """Keep the exact modules of those soft steps only whose weights are still the initial ones."""
-        states = {position: self.program.steps[position].state_dict() for position in self.exact_modules}
-        initial = self.initial_weights
+        """Keep the exact modules of soft steps whose weights, and those of all steps before, are the initial ones."""
+        steps = self.program.steps
         untrained = {
-            position: self.exact_modules[position]
-            for position, state in states.items()
-            if all(torch.equal(now.cpu(), initial[f"steps.{position}.{name}"].cpu()) for name, now in state.items())
+            position: module
+            for position, module in self.exact_modules.items()
+            if all(map(self._has_initial_weights, {position} | self.program.upstream(steps[position])))
         }
-        if len(untrained) < len(states):
+        if len(untrained) < len(self.exact_modules):
             self.softening = self.calibration = None
         self.exact_modules = untrained
+
+    def _has_initial_weights(self, position: int) -> bool:
+        """Whether the weights of a step are still the initial ones."""
+        state, initial = self.program.steps[position].state_dict(), self.initial_weights
+        return all(torch.equal(now.cpu(), initial[f"steps.{position}.{name}"].cpu()) for name, now in state.items())
 
     def mark_initial_weights(self) -> None:
         """Take the present weights as the initial ones."""

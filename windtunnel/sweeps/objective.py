@@ -123,7 +123,7 @@ class Objective:
         settings, options = self.settings, {**self.space.fixed, **suggested}
         swept = {name: options[name] for name in TRANSLATE_OPTIONS if name in options}
         net = settings.translate(settings.pipeline, calibrate=self.calibrate, **{**settings.translate_options, **swept})
-        train, valid = self.rows.batches(net, self._resolve(settings.recipe, options))
+        train, valid = self.rows.batches(net, self._training_recipe(options))
         return net.fit(
             train,
             valid,
@@ -161,11 +161,16 @@ class Objective:
 
     def _default_value(self, name: str) -> Any:
         if name == "batch_size":
-            return self._resolve(self.settings.recipe, self.space.fixed).rows_per_step(self.rows.train.size)
+            return self._training_recipe(self.space.fixed).rows_per_step(self.rows.train.size)
         return self.settings.translate_options[name] if name in TRANSLATE_OPTIONS else getattr(self.recipe, name)
 
     def _resolve(self, recipe: Recipe | str | None, options: dict[str, Any]) -> Recipe:
         return Recipe.resolve(recipe, self._overrides(options))
+
+    def _training_recipe(self, options: dict[str, Any]) -> Recipe:
+        """The recipe that ``fit`` trains a trial with: the joint one, where there is no residual model."""
+        resolve = Recipe.resolve if self._has_residual(options) else Recipe.resolve_joint
+        return resolve(self.settings.recipe, self._overrides(options))
 
     def _overrides(self, options: dict[str, Any]) -> dict[str, Any]:
         """The options of ``fit`` that a trial with these options sets."""

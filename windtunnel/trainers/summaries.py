@@ -87,7 +87,7 @@ def summarise_terms(
 def sample(rows: LabelledRows) -> LabelledRows:
     """At most ``SAMPLE`` rows, evenly spaced."""
     count = len(rows)
-    return rows.take(torch.linspace(0, count - 1, min(count, SAMPLE)).long())
+    return rows.take(torch.linspace(0, count - 1, min(count, SAMPLE), dtype=torch.float64).long())
 
 
 @dataclass(frozen=True)

@@ -224,15 +224,18 @@ def _train_both(run: FitRun) -> TrainedCandidates:
 
     net.replace_program(deepcopy(net.program))
     trained = _train_translation(run)
-    tuned, training = _with_test(run, source, trained), trained.training
-    if tuned is not None:
-        candidates.append(tuned)
-        if not tuned.rejected and training.error is None:
+    training = trained.training
+    try:
+        if (tuned := _with_test(run, source, trained)) is not None:
+            candidates.append(tuned)
+        if tuned is not None and not tuned.rejected and training.error is None:
             on_tuned = _train_residual(residual_run)
             if not isinstance(on_tuned, NoResidual):
                 further = [replace(each, name=f"{JOINT} + {each.name}") for each in on_tuned.candidates[1:]]
                 candidates += [replace(each, epoch=tuned.epoch) for each in further]
                 training = replace(training, error=on_tuned.training.error)
+    except BaseException as error:  # such as an interrupt: the best so far is kept, then it is raised again
+        training = replace(training, error=error)
     return TrainedCandidates(trained.metric, training, candidates, untrained)
 
 

@@ -40,12 +40,13 @@ class TermCounter:
 
     @classmethod
     def from_vectorizer(cls, fitted: Any) -> TermCounter | None:
-        """The counter of a fitted vectorizer; None if it has custom code, or reads files."""
+        """The counter of a fitted vectorizer; None if it has custom code, reads files, or counts in few bits."""
         options = {name: getattr(fitted, name) for name in TEXT_OPTIONS}
         custom = (fitted.tokenizer, fitted.preprocessor, fitted.analyzer if callable(fitted.analyzer) else None)
         columns = getattr(fitted, "vocabulary_", None)
         vocabulary = None if columns is None else sorted(columns, key=columns.__getitem__)
         plain = fitted.input == "content" and not callable(fitted.strip_accents) and custom == (None, None, None)
+        plain &= np.dtype(fitted.dtype).kind != "b" and np.dtype(fitted.dtype).itemsize >= 4
         if not plain or not all(isinstance(term, str) for term in vocabulary or ()):
             return None
         words = fitted.get_stop_words()

@@ -117,7 +117,9 @@ def test_sparse_rows_on_their_way_to_xgboost_are_rejected(name, tmp_path):
     net.save(tmp_path / "net")
     for one in (net, windtunnel.load(tmp_path / "net")):
         for given, what in ((S, "sparse matrix"), (frame, "table of sparse columns"), (frame[:2], "table of sparse")):
-            with pytest.raises(BadInput, match=f"got a {what}.*, whose zeros XGBoost takes for missing values"):
+            with pytest.raises(
+                BadInput, match=f"got a {what}.*, whose zeros a step of the source tells from those that are left out"
+            ):
                 one.predict(given)
 
 

@@ -8,8 +8,14 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 from sklearn.compose import ColumnTransformer
-from sklearn.preprocessing import SplineTransformer
+from sklearn.feature_extraction import DictVectorizer, FeatureHasher
+from sklearn.feature_extraction.text import HashingVectorizer
+from sklearn.impute import SimpleImputer
+from sklearn.preprocessing import FunctionTransformer, QuantileTransformer, SplineTransformer
 
+from windtunnel.encode import RowEncoder
+from windtunnel.errors import UnsupportedEstimator
+from windtunnel.modules.columns.quantile import QuantileMap
 from windtunnel.pipeline.expressions import Columns, Concatenated, Expression, MethodOutput, Raw, Step, Weighted
 
 
@@ -33,13 +39,45 @@ def gives_sparse(expression: Expression, *, raw: bool = False) -> bool:
 def stores_zeros(expression: Expression) -> str:
     """The name of a step whose sparse matrix stores some zeros and omits others; "" if there is none."""
     match expression:
-        case Step(name=name, estimator=SplineTransformer()) if gives_sparse(expression):
+        case Step(name=name, estimator=estimator) if _stores_zeros(estimator) and gives_sparse(expression):
+            return name
+        case Weighted(name=name, weight=0.0) if gives_sparse(expression):
             return name
         case Step(inputs=inputs) | Columns(inputs=inputs) | Weighted(inputs=inputs) if gives_sparse(expression):
             return stores_zeros(inputs)
         case Concatenated(parts=parts) if gives_sparse(expression):
             return next(filter(None, map(stores_zeros, parts)), "")
     return ""
+
+
+def check_sparse_inputs(step: Step, conversion: Any, encoder: RowEncoder) -> None:
+    """Reject sparse matrices whose stored entries alone the source's step maps, leaving the other zeros as they are.
+
+    Raises
+    ------
+    UnsupportedEstimator
+        The steps before give one. Sparse raw rows are rejected by the encoder.
+    """
+    if not isinstance(conversion, QuantileMap):
+        return
+    if gives_sparse(step.inputs):
+        raise UnsupportedEstimator(
+            f"step {step.name!r} ({step.estimator_name}) maps only the stored entries of a sparse matrix; fit the "
+            "pipeline again with dense columns (sparse_output=False, sparse_threshold=0)"
+        )
+    if gives_sparse(step.inputs, raw=True):
+        encoder.unstored, encoder.rejects_sparse_columns = "rejected", True
+
+
+def _stores_zeros(estimator: Any) -> bool:
+    """Whether a step may store zeros in the sparse matrix that it returns."""
+    if isinstance(estimator, SimpleImputer):  # missing values are stored, and so is what fills them
+        return bool((np.asarray(estimator.statistics_, dtype=object) == 0).any())
+    if isinstance(estimator, HashingVectorizer):  # counts of opposite signs
+        return bool(estimator.alternate_sign)
+    if isinstance(estimator, FunctionTransformer):
+        return estimator.func in (np.floor, np.ceil, np.trunc, np.rint)
+    return isinstance(estimator, SplineTransformer | QuantileTransformer | DictVectorizer | FeatureHasher)
 
 
 def _makes_sparse(estimator: Any) -> bool:

@@ -32,6 +32,7 @@ class MultilayerPerceptron(Module):
     # activation, output: f of the hidden layers and of the last one: "identity", "logistic", "tanh" or "relu"
     activation: str
     output: str = "identity"
+    reference: Tensor = torch.empty(0)  # [sizes[0]], the mean input in training, or [0] where it is unknown
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, sizes[0]] -> [B, sizes[-1]]."""

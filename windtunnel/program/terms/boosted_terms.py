@@ -6,9 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from windtunnel.encode import Batch
 from windtunnel.modules.linear.integrated_gradients import integrated_gradients
@@ -39,19 +37,22 @@ class BoostedTerms(Terms):
     @property
     def method(self) -> str:
         """How contributions are computed."""
-        of_network = "" if self.steps.network is None else ", integrated gradients of its network"
+        of_network = "" if self.steps.network is None else ", integrated gradients of its network from its mean input"
         return f"path-dependent TreeSHAP of its trees{of_network}"
 
     def of_rows(self, rows: Batch) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """The contributions of encoded rows, and the score that they start from.
 
-        That is the mean score of the trees' training rows, plus the network's score for the middle of its features.
+        That is the mean score of the trees' training rows, plus the network's score for the mean of its inputs there.
         """
-        trees, features = self._module(self.steps.trees), self._inputs(self.steps.trees, rows)
-        of_features, base = tree_shap(trees, features)
+        features = self._module(self.steps.statistics)(self.net.step_inputs(self.steps.statistics, rows))
+        of_read, base = tree_shap(self._module(self.steps.trees), self.net.step_inputs(self.steps.trees, rows))
+        of_features = np.zeros((*features.shape, len(base)))
+        of_features[:, self._read(self.steps.trees)] += of_read
         if self.steps.network is not None:
-            middle = torch.from_numpy(trees.ensemble().feature_range.mean(axis=1)).to(features)
-            added, start = integrated_gradients(self._module(self.steps.network), features, middle)
+            network = self._module(self.steps.network)
+            mean = network.reference if len(network.reference) else features.mean(dim=0)  # of files of earlier versions
+            added, start = integrated_gradients(network, features, mean.to(features))
             of_features, base = of_features + added, base + start
         of_tables, of_numbers = np.split(of_features, [of_features.shape[1] - len(self.of_single)], axis=1)
         of_interactions = of_tables.reshape(len(of_tables), len(self.of_interaction), -1, len(base)).sum(axis=2)
@@ -64,8 +65,9 @@ class BoostedTerms(Terms):
     def _module(self, position: int) -> Any:
         return self.net.program.steps[position].module
 
-    def _inputs(self, position: int, rows: Batch) -> Tensor:
-        return self.net.step_inputs(position, rows)
+    def _read(self, position: int) -> list[int]:
+        """The features that a step reads; a compiled program leaves out those that no tree splits on."""
+        return [column for _, column in self.net.program.steps[position].places()]
 
 
 def _number_codes(statistics: CellStatistics) -> int:

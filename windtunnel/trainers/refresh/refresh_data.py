@@ -50,6 +50,7 @@ class RefreshData:
         total = sum(len(part[1]) for part in parts)
         rows = Batch.concatenate(part[0] for part in parts)
         target, weight = torch.cat([part[1] for part in parts]), torch.cat([part[2] for part in parts])
+        weight = weight / weight[weight > 0].mean()  # all weights times a constant are the same weights
         at = torch.arange(total)
         is_new, is_old = at < first, at >= total - last
         tested = ~(is_new | is_old) if valid is not None else _hold_out(is_new, target, weight, seed)

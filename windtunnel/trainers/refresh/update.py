@@ -21,7 +21,7 @@ from windtunnel.program.records.training_profile import TrainingProfile
 from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.progress import Phase
 from windtunnel.trainers.data.labelled_rows import Targets
-from windtunnel.trainers.loop.evaluation import Evaluation, Evaluator
+from windtunnel.trainers.loop.evaluation import Evaluation, Evaluator, check_initial_value
 from windtunnel.trainers.recipe import Recipe
 from windtunnel.trainers.refresh.movable_values import MovableValues, MovedValues
 from windtunnel.trainers.refresh.refresh_data import RefreshData, read_input
@@ -107,6 +107,7 @@ def update(
     metric, loss = scoring.evaluator.metric, scoring.evaluator.loss
 
     before = scoring.result("translation", values.scores)
+    check_initial_value(metric.name, scoring.evaluate(values.scores, data.tested).metric)
     replays = (False, True) if data.old.any() else (False,)
     attempts = []
     with Phase("trying anchors", total=len(anchors) * len(replays)) as phase:
@@ -181,6 +182,7 @@ def _candidates(results: Sequence[CandidateResult], best: CandidateResult) -> li
 def _trial(net: TranslatedPipeline, new: Any) -> TranslatedPipeline:
     """A copy on the CPU, with the exact trees where the soft ones are untrained, and ids for new categories."""
     trial = deepcopy(net).cpu()
+    trial.drop_trained_exact_modules()
     base = trial.residual_base()
     assert base is not None  # ``refresh`` has checked it
     if trial.exact_modules or base.program is not trial.program:

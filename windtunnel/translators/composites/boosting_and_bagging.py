@@ -88,13 +88,15 @@ def bagging_classifier(fitted: ensemble.BaggingClassifier) -> Predictor | Compos
         return Predictor(_mean_of_trees(fitted, values), **options)
     widths = [len(member.classes_) for member in members]
     parts = _parts(fitted, "predict_proba" if all(hasattr(member, "predict_proba") for member in members) else "votes")
-    scores = MeanOfMembers(_places(widths, [member.classes_ for member in members], classes), float(len(members)))
+    scores = MeanOfMembers(
+        _places(widths, [member.classes_ for member in members], classes), float(fitted.n_estimators)
+    )
     if hasattr(fitted, "decision_function") and not all(_decides_on(member, classes) for member in members):
         options["failing"] = ["decision_function"]
     elif hasattr(fitted, "decision_function"):
         columns = _decision_columns(members[0], classes)
         places = sum(widths) + torch.arange(len(members) * columns).reshape(-1, columns)
-        decision = MeanOfMembers(places, float(len(members)), flat=columns == 1)
+        decision = MeanOfMembers(places, float(fitted.n_estimators), flat=columns == 1)
         parts += _parts(fitted, "decision_function")
         options["column_methods"] = {"decision_function": decision}
     return Composite(parts, Predictor(scores, **options))
@@ -133,7 +135,7 @@ def bagging_regressor(fitted: ensemble.BaggingRegressor) -> Predictor | Composit
     prediction = np.asarray(last.predict(np.zeros((1, width))))
     targets = 1 if prediction.ndim == 1 else prediction.shape[1]
     places = torch.arange(len(members) * targets).reshape(-1, targets)
-    mean = MeanOfMembers(places, float(len(members)))
+    mean = MeanOfMembers(places, float(fitted.n_estimators))
     return Composite(_parts(fitted, "predict"), Predictor(mean, flat=prediction.ndim == 1), shared_loss="loss")
 
 
@@ -143,7 +145,7 @@ def _mean_of_trees(fitted: Any, values: Sequence[NDArray[np.float64]]) -> HardTr
         values,
         width=int(fitted.n_features_in_),
         base=np.zeros(values[0].shape[1]),
-        divisor=float(len(fitted.estimators_)),
+        divisor=float(fitted.n_estimators),
         features=fitted.estimators_features_,
     )
     return HardTrees.of(model)

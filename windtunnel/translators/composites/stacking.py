@@ -29,7 +29,7 @@ def stacking_regressor(fitted: StackingRegressor) -> Composite:
 
 
 def _stack(fitted: Any, *, binary: bool) -> Composite:
-    names = [name for name, estimator in fitted.estimators if not isinstance(estimator, str)]
+    names = [name for name, estimator in fitted.named_estimators_.items() if not isinstance(estimator, str)]
     parts = [
         Part(name, estimator, method, output_columns=[1] if binary and method == "predict_proba" else None)
         for name, estimator, method in zip(names, fitted.estimators_, fitted.stack_method_, strict=True)

@@ -69,7 +69,7 @@ def voting_regressor(fitted: VotingRegressor) -> Composite:
 
 
 def _parts(fitted: Any, method: str) -> list[Part]:
-    names = [name for name, estimator in fitted.estimators if not isinstance(estimator, str)]
+    names = [name for name, estimator in fitted.named_estimators_.items() if not isinstance(estimator, str)]
     return [Part(name, estimator, method) for name, estimator in zip(names, fitted.estimators_, strict=True)]
 
 

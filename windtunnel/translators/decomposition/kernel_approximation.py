@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from sklearn import kernel_approximation
 
+from windtunnel.errors import UnsupportedEstimator
 from windtunnel.modules.base import Module
 from windtunnel.modules.kernels.approximations import Chi2Features, CosineFeatures, CountSketch, LogCosineFeatures
 from windtunnel.translators.arrays import tensor
@@ -59,6 +60,11 @@ def additive_chi2_sampler(fitted: kernel_approximation.AdditiveChi2Sampler) -> C
 def polynomial_count_sketch(fitted: kernel_approximation.PolynomialCountSketch) -> CountSketch:
     """The convolution of ``degree`` sketches of (sqrt(gamma) x, sqrt(coef0)); reads indexHash_ and bitHash_."""
     degree, width = fitted.indexHash_.shape
+    if fitted.degree != degree or (fitted.coef0 != 0) != (width > fitted.n_features_in_):
+        raise UnsupportedEstimator(
+            f"PolynomialCountSketch has degree={fitted.degree} and coef0={fitted.coef0}, which differ from those that "
+            "it was fitted with; fit it again"
+        )
     places = np.zeros((degree, width, fitted.n_components))
     np.put_along_axis(places, fitted.indexHash_[:, :, None], fitted.bitHash_[:, :, None].astype(np.float64), axis=2)
     columns = fitted.n_features_in_

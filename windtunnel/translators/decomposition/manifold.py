@@ -20,7 +20,7 @@ TIES = "the first of equally near points count"
 def isomap(fitted: manifold.Isomap) -> Geodesics:
     """The projection (kernel_pca_) of -1/2 of the squared geodesic distances. Reads dist_matrix_ and nbrs_."""
     neighbours = fitted.nbrs_
-    if fitted.n_neighbors is None:
+    if neighbours.n_neighbors is None:
         raise UnsupportedEstimator("Isomap with radius= links a row to any number of points; fit it with n_neighbors=.")
     weight, bias = centred(fitted.kernel_pca_)
     return Geodesics(
@@ -28,7 +28,7 @@ def isomap(fitted: manifold.Isomap) -> Geodesics:
         tensor(fitted.dist_matrix_),
         tensor(weight),
         tensor(bias),
-        neighbours=fitted.n_neighbors,
+        neighbours=neighbours.n_neighbors,
         norm=_norm(neighbours),
     )
 

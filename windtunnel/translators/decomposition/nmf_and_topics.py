@@ -25,15 +25,18 @@ TOGETHER = "unrolled steps; as in the source, their number depends on all rows o
 def nmf(fitted: decomposition.NMF) -> NonNegativeDescent | MultiplicativeUpdates:
     """The steps of the source (solver "cd" or "mu") from its initial values to its tolerance. Reads components_."""
     if fitted.solver == "mu":
-        return _multiplicative(fitted, fitted.max_iter, "divergence")
+        beta = LOSSES[fitted.beta_loss] if isinstance(fitted.beta_loss, str) else float(fitted.beta_loss)
+        return _multiplicative(fitted, beta, fitted.max_iter, "divergence")
     return NonNegativeDescent(tensor(fitted.components_), _order(fitted), *_penalties(fitted), tolerance=fitted.tol)
 
 
 @translates(decomposition.MiniBatchNMF, trainable="components", notes=TOGETHER)
 def mini_batch_nmf(fitted: decomposition.MiniBatchNMF) -> MultiplicativeUpdates:
-    """The multiplicative steps of the source from its initial values to its tolerance. Reads components_."""
-    steps = fitted.max_iter if fitted.transform_max_iter is None else fitted.transform_max_iter
-    return _multiplicative(fitted, steps, "change")
+    """The multiplicative steps of the source from its initial values to its tolerance. Reads components_.
+
+    The loss and the number of steps are those that fit was given, as in the source.
+    """
+    return _multiplicative(fitted, float(fitted._beta_loss), fitted._transform_max_iter, "change")
 
 
 @translates(decomposition.LatentDirichletAllocation, trainable="words of topics", notes="unrolled steps")
@@ -49,8 +52,7 @@ def latent_dirichlet_allocation(fitted: decomposition.LatentDirichletAllocation)
     )
 
 
-def _multiplicative(fitted: Any, steps: int, watches: str) -> MultiplicativeUpdates:
-    beta = LOSSES[fitted.beta_loss] if isinstance(fitted.beta_loss, str) else float(fitted.beta_loss)
+def _multiplicative(fitted: Any, beta: float, steps: int, watches: str) -> MultiplicativeUpdates:
     options: dict[str, Any] = {"steps": steps, "tolerance": fitted.tol, "watches": watches}
     return MultiplicativeUpdates(tensor(fitted.components_), beta, *_penalties(fitted), **options)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from sklearn import linear_model
+from sklearn._loss.link import IdentityLink
 
 from windtunnel.translators.conversions import Predictor
 from windtunnel.translators.linear.linear import TRAINABLE, linear
@@ -28,6 +29,6 @@ def log_linear(fitted: linear_model.PoissonRegressor | linear_model.GammaRegress
 )
 def tweedie(fitted: linear_model.TweedieRegressor) -> Predictor:
     """exp(x coef_ + intercept_), without exp for the identity link ("auto" with a power up to 0)."""
-    if fitted.link == "identity" or (fitted.link == "auto" and fitted.power <= 0):
+    if isinstance(fitted._base_loss.link, IdentityLink):  # of the options in fit
         return Predictor(linear(fitted), loss="squared")
     return Predictor(linear(fitted), link="exp", loss="tweedie", loss_options={"power": float(fitted.power)})

@@ -21,8 +21,11 @@ def isotonic(fitted: IsotonicRegression) -> Predictor:
     """Linear between the points X_thresholds_, y_thresholds_. Both predict and transform."""
     single = fitted.X_thresholds_.dtype == np.float32
     x, y = tensor(fitted.X_thresholds_), tensor(fitted.y_thresholds_)
+    beyond = "clip" if len(x) == 1 else fitted.out_of_bounds  # a single point is the value of all numbers
+    if beyond != "clip":  # the function that fit has made decides
+        beyond = "raise" if fitted.f_.bounds_error else "nan"
     return Predictor(
-        Interpolated(x, y, beyond=fitted.out_of_bounds, single=bool(single)),
+        Interpolated(x, y, beyond=beyond, single=bool(single)),
         methods={"transform": Squeeze()},
         dtypes={"predict": "float32", "transform": "float32"} if single else {},
     )

@@ -64,7 +64,7 @@ def svc(fitted: svm.SVC | svm.NuSVC) -> Predictor:
         methods["predict_proba"] = PairCoupling(
             tensor(fitted._probA), tensor(fitted._probB), count, -1.0 if binary else 1.0
         )
-    dual = dense(fitted.dual_coef_)
+    dual = _sign(fitted) * dense(fitted._dual_coef_)
     weight = dual if binary else _pair_weights(dual, np.asarray(fitted.n_support_))
     return Predictor(_machine(fitted, weight), loss="hinge" if binary else "one_vs_one_hinge", methods=methods)
 
@@ -73,7 +73,7 @@ def svc(fitted: svm.SVC | svm.NuSVC) -> Predictor:
 def svr(fitted: svm.SVR) -> Predictor:
     """Sum of dual_coef_ times kernel, plus intercept_."""
     return Predictor(
-        _machine(fitted, dense(fitted.dual_coef_)),
+        _machine(fitted, dense(fitted._dual_coef_)),
         loss="epsilon_insensitive",
         loss_options={"epsilon": float(fitted.epsilon)},
     )
@@ -84,7 +84,7 @@ def svr(fitted: svm.SVR) -> Predictor:
 )
 def nu_svr(fitted: svm.NuSVR) -> Predictor:
     """Sum of dual_coef_ times kernel, plus intercept_."""
-    return Predictor(_machine(fitted, dense(fitted.dual_coef_)), loss="absolute")
+    return Predictor(_machine(fitted, dense(fitted._dual_coef_)), loss="absolute")
 
 
 @translates(
@@ -95,7 +95,7 @@ def nu_svr(fitted: svm.NuSVR) -> Predictor:
 def one_class_svm(fitted: svm.OneClassSVM) -> Predictor:
     """Sum of dual_coef_ times kernel, plus intercept_; an inlier (1) where it is above 0. Reads offset_ too."""
     return Predictor(
-        _machine(fitted, dense(fitted.dual_coef_)),
+        _machine(fitted, dense(fitted._dual_coef_)),
         loss="hinge",
         classes=np.array([-1, 1], dtype=np.intp),
         methods={"decision_function": Squeeze(), "score_samples": OffsetScore(tensor(fitted.offset_).reshape(()))},
@@ -110,12 +110,18 @@ def _machine(fitted: Any, weight: NDArray[np.float64]) -> Module:
             f"{type(fitted).__name__} with kernel={kernel}: only scikit-learn's own kernels can be translated; "
             "fit it with 'linear', 'rbf', 'poly' or 'sigmoid'."
         )
-    points, bias = tensor(fitted.support_vectors_), tensor(fitted.intercept_)
+    # libsvm reads these two, of which the attributes without an underscore are copies.
+    points, bias = tensor(fitted.support_vectors_), tensor(_sign(fitted) * fitted._intercept_)
     if fitted.kernel == "linear":
         return Linear(torch.from_numpy(weight) @ points, bias)
     return SupportVectors(
         points, torch.from_numpy(weight), bias, fitted.kernel, fitted._gamma, fitted.coef0, fitted.degree
     )
+
+
+def _sign(fitted: Any) -> float:
+    """-1 for classifiers of two classes, whose scores are for the second class, and libsvm's for the first."""
+    return -1.0 if len(getattr(fitted, "classes_", ())) == 2 else 1.0
 
 
 def _pair_weights(dual: NDArray[np.float64], support: NDArray[Any]) -> NDArray[np.float64]:

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from sklearn import ensemble
+from sklearn._loss.link import LogLink
 
-from windtunnel.encode.columns import is_missing
 from windtunnel.modules.trees.hard import HardTrees
 from windtunnel.modules.trees.single_tree import SingleTree, child_numbers, join
 from windtunnel.translators.categories.sklearn_encoders import plain_categories
@@ -18,11 +18,11 @@ from windtunnel.translators.trees import TRAINABLE
 
 # Loss: link, loss that is fine-tuned.
 LOSSES = {
-    "squared_error": ("identity", "squared"),
-    "absolute_error": ("identity", "absolute"),
-    "quantile": ("identity", "quantile"),
-    "poisson": ("exp", "poisson"),
-    "gamma": ("exp", "gamma"),
+    "squared_error": "squared",
+    "absolute_error": "absolute",
+    "quantile": "quantile",
+    "poisson": "poisson",
+    "gamma": "gamma",
 }
 
 
@@ -44,9 +44,13 @@ def classifier(fitted: ensemble.HistGradientBoostingClassifier) -> Predictor:
 )
 def regressor(fitted: ensemble.HistGradientBoostingRegressor) -> Predictor:
     """``_baseline_prediction`` and the leaves of ``_predictors``, in the logarithm for poisson and gamma."""
-    link, loss = LOSSES[fitted.loss]
-    options = {"alpha": float(fitted.quantile)} if fitted.loss == "quantile" else {}
-    return Predictor(_scores(fitted), link=link, loss=loss, loss_options=options, reads=InputColumns(_codes(fitted)))
+    return Predictor(
+        _scores(fitted),
+        link="exp" if isinstance(fitted._loss.link, LogLink) else "identity",  # of the loss in fit
+        loss=LOSSES[fitted.loss],
+        loss_options={"alpha": float(fitted.quantile)} if fitted.loss == "quantile" else {},
+        reads=InputColumns(_codes(fitted)),
+    )
 
 
 def _codes(fitted: Any) -> dict[int, list[Any]]:
@@ -55,9 +59,11 @@ def _codes(fitted: Any) -> dict[int, list[Any]]:
         return {}
     encoder = fitted._preprocessor.named_transformers_["encoder"]
     columns = np.flatnonzero(fitted.is_categorical_).tolist()
-    # A missing value among the categories has no code: for the trees it is a missing number.
-    categories = [[value for value in column.tolist() if not is_missing(value)] for column in encoder.categories_]
-    return {column: plain_categories(fitted, column, known) for column, known in zip(columns, categories, strict=True)}
+    # NaN, the last of the categories, has no code: for the trees it is a missing number. None has one.
+    return {
+        column: [value for value in plain_categories(fitted, column, listed) if value is None or value == value]
+        for column, listed in zip(columns, encoder.categories_, strict=True)
+    }
 
 
 def _scores(fitted: Any) -> HardTrees:

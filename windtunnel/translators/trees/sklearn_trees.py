@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from sklearn import dummy, ensemble, tree
+from sklearn._loss.loss import ExponentialLoss
 from sklearn.base import is_classifier
 from sklearn.pipeline import Pipeline
 
@@ -165,7 +166,7 @@ def boosting_classifier(fitted: ensemble.GradientBoostingClassifier) -> Predicto
     leaves = _stage_leaves(fitted, [len(fitted.estimators_), fitted.estimators_.shape[1]])
     # A score of exactly 0 predicts the second class.
     methods = {} if several else {"predict": LabelThreshold(tensor(0.0))}
-    scale = {} if fitted.loss == "log_loss" else {"scale": 2.0}
+    scale = {"scale": 2.0} if isinstance(fitted._loss, ExponentialLoss) else {}
     return _boosted(
         fitted,
         link="softmax" if several else "sigmoid",
@@ -252,7 +253,7 @@ def _start_link(fitted: Any) -> str:
         return "identity"
     if fitted.estimators_.shape[1] > 1:
         return "log_share"
-    return "half_logit" if fitted.loss == "exponential" else "logit"
+    return "half_logit" if isinstance(fitted._loss, ExponentialLoss) else "logit"
 
 
 @translates(Float32, notes="gradient boosting rounds rows in this way before its init estimator")

@@ -91,7 +91,7 @@ def boost(targets: FitTargets, features: Datasets, max_trees: int = MAX_TREES) -
     losses: list[list[float]] = []
 
     def objective(scores: NDArray[np.float64], _: Any) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        return boosting_derivatives(targets.loss, _columns(scores, outputs), *targets.train)
+        return boosting_derivatives(targets.loss, _columns(scores, outputs), *targets.train, unit=targets.unit)
 
     def evaluate(scores: NDArray[np.float64], _: Any) -> tuple[str, float, bool]:
         with torch.no_grad():
@@ -116,14 +116,17 @@ def boost(targets: FitTargets, features: Datasets, max_trees: int = MAX_TREES) -
 
 
 def boosting_derivatives(
-    loss: Loss, scores: Tensor, target: Tensor, weight: Tensor | None
+    loss: Loss, scores: Tensor, target: Tensor, weight: Tensor | None = None, *, unit: Tensor
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """First and second derivatives of the loss of each row by each of its scores, ``[N, K]``.
 
-    The second is at least 1e-6. It is 1 for losses whose second derivative is 0 everywhere, such as absolute errors.
+    The second is at least 1e-6. Losses whose second derivative is 0 everywhere, such as absolute errors, have steps of
+    ``unit`` ``[K]``, that of the scores: their first derivative is multiplied by it, and the second is 1.
     """
     first, second = derivatives(lambda scores: loss(scores, target, weight) * len(scores), scores)
-    return _flat(first), _flat(second.clamp_min(LEAST_CURVATURE) if second.any() else torch.ones_like(second))
+    if not second.any():
+        return _flat(first * unit), _flat(torch.ones_like(second))
+    return _flat(first), _flat(second.clamp_min(LEAST_CURVATURE))
 
 
 def _columns(scores: NDArray[np.float64], outputs: int) -> Tensor:

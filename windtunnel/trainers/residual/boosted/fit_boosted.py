@@ -130,6 +130,7 @@ def fit_boosted(
     statistics, inputs = binned.module()
     trees = _times(_with_base(best.boosting.ensemble(), base_score, binned), v)
     network = scaled(best.network.layers, w)
+    network.cast(scores.dtype)
     return BoostedResidual(statistics, trees, network, inputs, 1 - v - w, other_half_scores)
 
 

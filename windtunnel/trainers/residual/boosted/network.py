@@ -26,7 +26,7 @@ def scaled(layers: MultilayerPerceptron, factor: float) -> MultilayerPerceptron:
     weight, bias = layers.weight.detach().clone(), layers.bias.detach().clone()
     weight[len(weight) - outputs * width :] *= factor
     bias[len(bias) - outputs :] *= factor
-    return MultilayerPerceptron(weight, bias, layers.sizes, layers.activation).eval()
+    return MultilayerPerceptron(weight, bias, layers.sizes, layers.activation, reference=layers.reference).eval()
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,8 @@ def _of_features(
     bias[0] = bias[0] - weight[0] @ center.double()
     weight[-1], bias[-1] = weight[-1] * unit.unsqueeze(1), bias[-1] * unit + base_score
     sizes = [linear[0].in_features, *(layer.out_features for layer in linear)]
-    return MultilayerPerceptron(torch.cat([each.flatten() for each in weight]), torch.cat(bias), sizes, "relu").eval()
+    weights = torch.cat([each.flatten() for each in weight])
+    return MultilayerPerceptron(weights, torch.cat(bias), sizes, "relu", reference=center.double()).eval()
 
 
 def _lowest(losses: list[list[float]]) -> int:
