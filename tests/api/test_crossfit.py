@@ -276,3 +276,41 @@ def test_a_fitted_pipeline_of_many_columns_is_compared_as_it_is():
     with pytest.warns(UserWarning, match="which is returned. Members miss a fold"):
         net = windtunnel.crossfit(pipeline, X[:600], y[:600], valid=(X[:600], y[:600]), folds=2, progress=False)
     np.testing.assert_array_equal(net.predict(X), pipeline.predict(X))
+
+
+def ridge() -> Any:
+    return make_pipeline(encoded(), Ridge())
+
+
+def test_times_are_one_column_of_numbers_or_dates() -> None:
+    X = frame()
+    y, days = labelled(X, "value"), pd.date_range("2024-01-01", periods=len(X))
+    members = [windtunnel.CrossFittedRegressor(ridge(), folds=3) for _ in range(2)]
+    folds = [
+        each.fit(X, y, time=time).fold_ for each, time in zip(members, (days, pd.DataFrame({"t": days})), strict=True)
+    ]
+    np.testing.assert_array_equal(*folds)
+    assert np.unique(folds[0]).tolist() == [0, 1, 2]
+    with pytest.raises(BadInput, match="time= holds texts such as '01.01.2024'"):
+        windtunnel.crossfit(ridge(), X, y, time=days.strftime("%d.%m.%Y"))
+    with pytest.raises(BadInput, match=r"groups= has the shape \(\d+, 2\)"):
+        windtunnel.crossfit(ridge(), X, y, groups=np.zeros((len(X), 2)))
+
+
+def test_latest_rows_of_weight_zero_do_not_validate() -> None:
+    X = frame()
+    weight = (np.arange(len(X)) < len(X) - 200).astype(float)
+    options = {"weight": weight, **OPTIONS}
+    net = windtunnel.crossfit(ridge(), X, labelled(X, "value"), folds=3, time=np.arange(len(X)), **options)
+    assert net.history.validated_on == "held-out rows"
+
+
+def test_a_fitted_pipeline_over_wide_sparse_rows_is_compared_with_its_members(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("windtunnel.trainers.data.loader.DENSE_BYTES", 1 << 16)
+    X = sparse.random(900, 1200, 0.01, random_state=0, format="csr")
+    y = np.asarray(X[:, :300].sum(axis=1)).ravel() > 1.2
+    source = LogisticRegression().fit(X[:600], y[:600])
+    valid = X[600:], y[600:]
+    with pytest.warns(UserWarning, match="the members .* are worse than the fitted pipeline"):
+        net = windtunnel.crossfit(source, X[:600], y[:600], folds=2, valid=valid, **OPTIONS)
+    assert net.predict(X[600:]).tolist() == source.predict(X[600:]).tolist()

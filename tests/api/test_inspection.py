@@ -7,10 +7,12 @@ from sklearn.datasets import load_breast_cancer, load_diabetes
 from sklearn.frozen import FrozenEstimator
 from sklearn.inspection import partial_dependence, permutation_importance
 from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.metrics import r2_score
 from sklearn.multioutput import MultiOutputClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier
+from xgboost import XGBRegressor
 
 import windtunnel
 from windtunnel import Recipe, WindTunnelClassifier
@@ -93,3 +95,10 @@ def test_a_classifier_of_one_class_has_its_accuracy_in_the_report() -> None:
     X = load_breast_cancer().data[:20]
     net = windtunnel.compile(DecisionTreeClassifier().fit(X, ["a"] * 20))
     assert net.report((X, ["a"] * 20)).test_scores["fine-tuned"] == {"accuracy": 1.0}
+
+
+def test_several_quantiles_have_a_score() -> None:
+    X, y = load_diabetes(return_X_y=True)
+    source = XGBRegressor(objective="reg:quantileerror", quantile_alpha=[0.1, 0.9], n_estimators=3).fit(X, y)
+    net = windtunnel.compile(source)
+    assert net.score(X, y) == pytest.approx(r2_score(np.column_stack([y, y]), source.predict(X)), abs=1e-5)

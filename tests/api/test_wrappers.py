@@ -345,3 +345,10 @@ class FailingClassifier(ClassifierMixin, BaseEstimator):
 
     def fit(self, X, y):
         raise AssertionError
+
+
+def test_a_fitted_wrapper_is_compiled_as_its_translation() -> None:
+    X, y = load_breast_cancer(return_X_y=True)
+    fitted = WindTunnelClassifier(make_pipeline(StandardScaler(), LogisticRegression()), recipe=Recipe(epochs=1))
+    fitted.fit(X, y)
+    np.testing.assert_allclose(windtunnel.compile(fitted).predict_proba(X), fitted.predict_proba(X), atol=1e-5)

@@ -12,10 +12,12 @@ import pytest
 import torch
 from category_encoders import HashingEncoder
 from hypothesis import given, strategies as st
+from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder
 
+import windtunnel
 from windtunnel.encode import NONE_CATEGORY, Batch, CategoryColumn, RowEncoder, Vocabulary, as_frame, hash_bucket
 from windtunnel.encode.vocabulary import FEW_ROWS, UNKNOWN_ID
-from windtunnel.errors import BadInput
+from windtunnel.errors import BadInput, UnsupportedEstimator
 
 NAN = float("nan")
 TEXT, NUMBER, MIXED = Vocabulary(("a", "b")), Vocabulary((1, 2.5, 3)), Vocabulary(("a", 1))
@@ -445,3 +447,19 @@ def test_a_known_category_may_be_half_a_surrogate_pair() -> None:
     assert Vocabulary(("\ud800", "b")).ids(column).tolist() == [2, 3, 1, 0]
     many = pd.Series(["\ud800", "b", "other"] * 20, dtype=object)
     assert Vocabulary(("\ud800", "b")).ids(many).tolist() == [2, 3, 0] * 20
+
+
+def test_booleans_of_numpy_among_objects_are_numbers() -> None:
+    source = OrdinalEncoder(handle_unknown="use_encoded_value", unknown_value=-1)
+    source.fit(pd.DataFrame({"c": [0, 1, 2] * 9}))
+    rows, net = pd.DataFrame({"c": pd.Series([np.True_, 2, np.False_], dtype=object)}), windtunnel.compile(source)
+    assert net.transform(rows).tolist() == source.transform(rows).tolist()
+    assert [net.transform(rows[at : at + 1]).item() for at in range(3)] == [1, 2, 0]
+
+
+def test_the_text_that_stands_for_none_is_no_category() -> None:
+    rows = pd.DataFrame({"c": ["\ue000None", "a", "b"] * 9})
+    source = OneHotEncoder(sparse_output=False).fit(rows)
+    with pytest.raises(UnsupportedEstimator, match="stands for None"):
+        windtunnel.translate(source, untranslated="error")
+    np.testing.assert_array_equal(windtunnel.compile(source).transform(rows), source.transform(rows))

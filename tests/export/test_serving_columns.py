@@ -6,6 +6,7 @@ from collections.abc import Callable
 from decimal import Decimal
 from fractions import Fraction
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -289,3 +290,14 @@ def test_rows_that_are_rejected_are_counted_and_infinite_scores_are_not(make: An
     scores = make([[1.0, NAN], [-np.inf, 1.0], [1.0, -1e30], [NAN, NAN]])
     assert serving._count_nan_rows(scores) == 2
     assert serving._count_nan_rows(scores[1:3]) == serving._count_nan_rows(scores[:0]) == 0
+
+
+@pytest.mark.parametrize("kind", ["datetime64[ns]", "timedelta64[ns]", "datetime64[D]"])
+def test_dates_and_huge_numbers_are_no_numbers(kind: str, tmp_path: Path) -> None:
+    net = windtunnel.compile(LogisticRegression().fit(pd.DataFrame({"a": [0.0, 1.0]}), [0, 1]))
+    net.export(tmp_path / "net.ts")
+    model = serving.load(tmp_path / "net.ts", trusted=True)
+    with pytest.raises(serving.BadRows, match="numbers are read there"):
+        model.predict({"a": np.array([1, "NaT"], dtype=kind)})
+    with pytest.raises(serving.BadRows, match="float64 cannot hold"):
+        model.predict({"a": [10**400]})

@@ -149,3 +149,13 @@ def test_trees_of_a_file_know_where_the_values_of_the_data_are(tmp_path: Path) -
     net.save(tmp_path / "net")
     for form in (net, windtunnel.load(tmp_path / "net")):
         np.testing.assert_allclose(form.soften().predict_proba(rows), source.predict_proba(rows), atol=0.01)
+
+
+def test_exact_trees_are_not_those_of_the_source_once_a_step_before_them_has_learned() -> None:
+    soft = net().soften()
+    assert soft.exact_modules
+    with torch.no_grad():
+        scaler: Any = soft.program.steps[0].module
+        scaler.shift.add_(0.5)
+    soft.drop_trained_exact_modules()
+    assert not soft.exact_modules

@@ -123,3 +123,22 @@ def test_the_history_starts_from_trees_that_the_caller_made_soft() -> None:
     assert before != pytest.approx(roc_auc_score(valid[1], source.predict_proba(valid[0])[:, 1]), abs=1e-4)
     net.fit(train, valid, joint=True, **STEPS)
     assert net.history.start == pytest.approx(before, abs=1e-6)
+
+
+def test_an_interrupt_before_the_last_training_keeps_the_best_so_far(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[Any] = []
+    prepare = train_candidates.prepare_residual
+
+    def interrupted(*arguments: Any) -> Any:
+        calls.append(arguments)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return prepare(*arguments)
+
+    monkeypatch.setattr(train_candidates, "prepare_residual", interrupted)
+    train, valid = rows()
+    net = windtunnel.translate(LogisticRegression(C=1e-3).fit(train[0][:40], train[1][:40]))
+    with pytest.raises(KeyboardInterrupt):
+        net.fit(train, valid, recipe="joint", residual=True, learning_rate=0.05, **STEPS)
+    assert len(calls) == 2 and net.history is not None and net.history.best > net.history.start
+    assert net.history.best == pytest.approx(roc_auc_score(valid[1], net.predict_proba(valid[0])[:, 1]), abs=1e-6)

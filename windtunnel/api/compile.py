@@ -44,7 +44,8 @@ def compile(
     Parameters
     ----------
     pipeline : fitted scikit-learn estimator or Pipeline, model of LightGBM, XGBoost or CatBoost, or Translation
-        Left as it is. A translation must not have been compiled for another backend than "native" or "torch".
+        Left as it is. A translation must not have been compiled for another backend than "native" or "torch". A fitted
+        ``WindTunnelClassifier`` or ``WindTunnelRegressor`` stands for its ``translation_``.
     backend : "auto", "native", "torch", "torchscript", "exported", "aoti", "onnx" or "cudagraphs"
         What runs the program: our C library, which the system's C compiler builds at first use ("native"; steps
         without a native form run in torch), eager torch, its scripted form, ``torch.export``'s graph, native code of
@@ -89,6 +90,7 @@ def compile(
     precision = _check_compile(backend, strategy, batch_size, dtype, tune=tune)
     batch_size = None if batch_size is None else int(batch_size)
     check_calibration_rows(calibrate)
+    pipeline = getattr(pipeline, "translation_", pipeline)  # of a fitted WindTunnelClassifier or WindTunnelRegressor
     if isinstance(pipeline, Translation):
         net = _frozen_copy(pipeline, precision if dtype is not None else None)
     else:

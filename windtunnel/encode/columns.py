@@ -47,8 +47,6 @@ def to_float64(column: pd.Series) -> NDArray[np.float64]:
     """
     if is_plain(column.dtype):
         return column.to_numpy().astype(np.float64, copy=False)
-    if column.dtype.kind in "mM":  # even if all are missing: a source may read these as the least whole number
-        raise TypeError("dates or durations where numbers are read")
     if isinstance(column.dtype, pd.CategoricalDtype):
         categories = np.append(to_float64(pd.Series(column.cat.categories)), np.nan)
         return categories[column.cat.codes.to_numpy()]

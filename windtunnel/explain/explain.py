@@ -87,9 +87,10 @@ def _background(net: TranslatedPipeline, rows: Batch, background: Background | N
     if len(rows.ids) < 2:
         raise BadInput(
             "one row has no others to compare it with, which this model needs: give several, or background=, such as a "
-            "hundred training rows. A translation that fit or calibrate= has shown training rows needs none."
+            "hundred training rows. A translation that fit or calibrate= has shown training rows needs none, unless it "
+            "counts terms of texts."
         )
-    return Background(rows, f"{len(rows.ids):,} background rows")
+    return Background(rows, f"the {len(rows.ids):,} explained rows themselves")
 
 
 def _join(

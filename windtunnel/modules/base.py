@@ -209,6 +209,11 @@ class _Field:
         """Store a value in a module: a tensor as a parameter or buffer, a checked JSON value as an attribute."""
         name = self.parameter.name
         if self.type is Tensor:
+            if not isinstance(value, Tensor):
+                raise TypeError(
+                    f"field {name} of {type(module).__name__} is a {type(value).__name__}; give a tensor, such as "
+                    "torch.from_numpy(array)"
+                )
             tensor = value.detach().clone() if module.COPIES else value.detach()
             if self.learned:
                 module.register_parameter(name, nn.Parameter(tensor))

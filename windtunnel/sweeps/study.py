@@ -26,6 +26,8 @@ from windtunnel.sweeps.settings import BEST, Settings
 HEARTBEAT, GRACE = 10, 60
 """Seconds between the heartbeats of a running trial, and without one after which Optuna fails and retries it."""
 RETRIES = 2
+DIGESTS = {"targets": "targets", "rows": "rows", "calibration": "calibration rows"}
+"""Facts that are hashes, which nobody can read."""
 
 
 @contextlib.contextmanager
@@ -113,7 +115,7 @@ def _check_same(study: optuna.Study, facts: dict[str, Any]) -> None:
     if before is None and study.get_trials(deepcopy=False):
         raise BadInput(f"study {study.study_name!r} holds trials of something else; take another study_name")
     changed = [
-        f"{name}={_cut(before.get(name))} (now {_cut(value)})"
+        f"other {DIGESTS[name]}" if name in DIGESTS else f"{name}={_cut(before.get(name))} (now {_cut(value)})"
         for name, value in facts.items()
         if before and before.get(name) != value
     ]

@@ -106,7 +106,12 @@ def translates(
 
     def register(convert: Callable[[Any], Conversion]) -> Callable[[Any], Conversion]:
         for cls in classes:
-            if cls in _TABLE:
+            if not isinstance(cls, type):
+                raise TypeError(
+                    f"@translates got {cls!r}; give the class of an estimator, such as {type(cls).__name__}"
+                )
+            # The cell of a notebook may run again, which defines the same function anew.
+            if cls in _TABLE and _full_name(_TABLE[cls].convert) != _full_name(convert):
                 raise TypeError(
                     f"{cls.__qualname__} has two translations: {_TABLE[cls].convert} and {convert}; keep one"
                 )
@@ -114,6 +119,10 @@ def translates(
         return convert
 
     return register
+
+
+def _full_name(function: Any) -> tuple[str, str]:
+    return function.__module__, function.__qualname__
 
 
 def convert(fitted: Any) -> Conversion:

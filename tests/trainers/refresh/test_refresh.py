@@ -12,9 +12,10 @@ import pytest
 import torch
 from lightgbm import LGBMClassifier
 from numpy.typing import NDArray
+from sklearn.compose import make_column_transformer
 from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 from sklearn.linear_model import LinearRegression, LogisticRegression
-from sklearn.metrics import log_loss
+from sklearn.metrics import log_loss, roc_auc_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OrdinalEncoder
 
@@ -257,3 +258,45 @@ def test_refresh_where_the_caller_has_switched_gradients_off(switch: Any) -> Non
     with switch():
         nets[1].refresh((X, X[:, 0] < 0), progress=False)
     np.testing.assert_array_equal(nets[0].predict_proba(X), nets[1].predict_proba(X))
+
+
+def soft_trees_trained_by_hand(X: pd.DataFrame, y: NDArray[Any]) -> Any:
+    columns = make_column_transformer((OrdinalEncoder(), ["city"]), remainder="passthrough")
+    source = make_pipeline(columns, LGBMClassifier(n_estimators=5, num_leaves=4, verbosity=-1)).fit(X, y)
+    net = windtunnel.translate(source, calibrate=X).soften()
+    optimizer = torch.optim.Adam([each for each in net.parameters() if each.requires_grad], 0.05)
+    batch, target = net.encode(X), torch.tensor(y).double()
+    for _ in range(30):
+        optimizer.zero_grad()
+        torch.nn.functional.binary_cross_entropy_with_logits(net(*batch)[:, 0].double(), target).backward()
+        optimizer.step()
+    return net.eval()
+
+
+def test_a_refresh_starts_from_soft_trees_that_a_loop_has_trained() -> None:
+    rows = make_rows(1500, 0, OLD)
+    net = soft_trees_trained_by_hand(*rows)
+    new, valid = make_rows(500, 1, NEW), make_rows(800, 2, NEW)
+    X = valid[0][valid[0]["city"] != "Rome"]
+    y = valid[1][valid[0]["city"] != "Rome"]
+    before = net.predict_proba(X)
+    known = new[0]["city"] != "Rome"
+    net.refresh((new[0][known], new[1][known.to_numpy()]), valid=(X, y))
+    assert net.history.start == pytest.approx(roc_auc_score(y, before[:, 1]), abs=1e-5)
+
+
+def test_all_weights_times_a_constant_are_the_same_weights(path: Path) -> None:
+    X, y = make_rows(600, 1, NEW)
+    valid, scores = make_rows(800, 2, NEW), []
+    for weight in (1.0, 1e-3, 1e3):
+        net = windtunnel.load(path)
+        net.refresh((X, y, np.full(len(y), weight)), valid=valid)
+        scores.append(net.predict_proba(valid[0]))
+    np.testing.assert_allclose(scores[1], scores[0], atol=1e-5)
+    np.testing.assert_allclose(scores[2], scores[0], atol=1e-5)
+
+
+def test_validation_rows_of_one_class_are_rejected(path: Path) -> None:
+    X, y = make_rows(400, 1, NEW)
+    with pytest.raises(BadInput, match="auroc over the validation rows is nan"):
+        windtunnel.load(path).refresh((X, y), valid=(X[y == 1], y[y == 1]))

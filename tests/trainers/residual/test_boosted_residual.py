@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from copy import deepcopy
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pandas as pd
 import pytest
 import torch
 from c_library import CLibrary
+from lightgbm import LGBMRegressor
 from sklearn.compose import make_column_transformer
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression
@@ -20,6 +22,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 import windtunnel
 from windtunnel.export import serving
+from windtunnel.modules.linear.multilayer import MultilayerPerceptron
 from windtunnel.modules.tables.cell_statistics import CellStatistics
 from windtunnel.modules.trees.hard import HardTrees
 from windtunnel.objectives.losses import LOSSES
@@ -103,7 +106,7 @@ def test_derivatives_of_the_logistic_loss() -> None:
     scores, target = torch.from_numpy(random.normal(size=(50, 1))), torch.from_numpy(random.integers(0, 2, 50))
     weight = torch.from_numpy(random.random(50))
     chance, scale = 1 / (1 + np.exp(-scores[:, 0].numpy())), (weight / weight.mean()).numpy()
-    first, second = boosting_derivatives(LOSSES["logistic"], scores, target, weight)
+    first, second = boosting_derivatives(LOSSES["logistic"], scores, target, weight, unit=torch.ones(1))
     assert np.allclose(first, (chance - target.numpy()) * scale)
     assert np.allclose(second, chance * (1 - chance) * scale)
 
@@ -112,12 +115,13 @@ def test_derivatives_of_several_scores_and_of_a_loss_without_curvature() -> None
     random = np.random.default_rng(0)
     scores, target = torch.from_numpy(random.normal(size=(50, 3))), torch.from_numpy(random.integers(0, 3, 50))
     chance = torch.softmax(scores, dim=1).numpy()
-    first, second = boosting_derivatives(LOSSES["softmax"], scores, target, None)
+    first, second = boosting_derivatives(LOSSES["softmax"], scores, target, unit=torch.ones(3))
     assert np.allclose(first, chance - np.eye(3)[target.numpy()])
     assert np.allclose(second, chance * (1 - chance))
     values = torch.from_numpy(random.normal(size=50))
-    first, second = boosting_derivatives(LOSSES["absolute"], scores[:, :1].detach(), values, None)
-    assert np.array_equal(first, np.sign((scores[:, 0].detach() - values).numpy())) and np.all(second == 1)
+    absolute = LOSSES["absolute"], scores[:, :1].detach(), values
+    first, second = boosting_derivatives(*absolute, unit=torch.tensor([2.0]))
+    assert np.array_equal(first, 2 * np.sign((scores[:, 0].detach() - values).numpy())) and np.all(second == 1)
 
 
 def test_boosting_lowers_the_loss_of_several_scores() -> None:
@@ -179,6 +183,54 @@ def test_it_is_a_weighted_mean_whose_change_can_be_shrunken(fitted: windtunnel.T
     whole, half, none = (boosted.shrunken(factor).scores(rows, start) for factor in (1.0, 0.5, 0.0))
     assert not torch.equal(whole, start) and torch.equal(none, start)
     torch.testing.assert_close(half, (whole + start) / 2, check_dtype=False)
+
+
+def test_compiled_it_is_explained_though_its_trees_read_few_features(fitted: windtunnel.Translation) -> None:
+    X = rows_and_target()[0][-50:]
+    net = deepcopy(fitted)
+    (position,) = (at for at, step in enumerate(net.program.steps) if isinstance(step.module, HardTrees))
+    step: Any = net.program.steps[position]
+    step.module = HardTrees.of(replace(step.module.ensemble(), feature=np.zeros_like(step.module.ensemble().feature)))
+    compiled = windtunnel.compile(net)
+    (trees,) = (step for step in compiled.program.steps if isinstance(step.module, HardTrees))
+    assert len(trees.places()) == 1
+    for each in (net, compiled):
+        explanation = each.explain(X)
+        total = explanation.base + explanation.values.sum(axis=1)
+        np.testing.assert_allclose(total, each.scores(X).double().numpy(), atol=1e-5)
+
+
+def test_contributions_of_its_network_start_from_the_mean_of_its_training_rows(fitted: windtunnel.Translation) -> None:
+    (network,) = (step.module for step in fitted.program.steps if isinstance(step.module, MultilayerPerceptron))
+    (statistics,) = (step for step in fitted.program.steps if isinstance(step.module, CellStatistics))
+    X = rows_and_target()[0][TRAIN]
+    features = fitted.step_inputs([*fitted.program.steps].index(statistics), fitted.encode(X))
+    means = statistics.module(features).double().mean(dim=0)
+    # The training features leave the block of a row out, so that counts are smaller.
+    assert float((network.reference - means).abs().max()) < 0.1 * float(means.abs().max())
+
+
+def test_a_loss_without_curvature_gains_as_much_in_any_unit() -> None:
+    random = np.random.default_rng(0)
+    X = pd.DataFrame(random.integers(0, 7, (5000, 2)), columns=["c", "d"]).assign(u=random.normal(size=5000))
+    values = (X["c"] - 3) * (X["d"] - 3) / 3 + X["u"] + random.normal(size=5000)
+    losses = []
+    for unit in (1e-4, 1e4):
+        source = LGBMRegressor(objective="regression_l1", n_estimators=2, verbosity=-1).fit(
+            X[:500], values[:500] * unit
+        )
+        parts = [(X[part], values[part] * unit) for part in (slice(3500), slice(3500, None))]
+        history = windtunnel.translate(source).fit(*parts, epochs=1, progress=False, accelerator="cpu").history
+        losses.append([candidate.loss / unit for candidate in history.candidates if "boosted" in candidate.name])
+    assert losses[0] and np.allclose(*losses, rtol=0.02)
+
+
+def test_it_is_trained_on_a_program_in_float32() -> None:
+    X, y = rows_and_target()
+    source = make_pipeline(OneHotEncoder(), LogisticRegression()).fit(X[TRAIN], y[TRAIN])
+    net = windtunnel.compile(source, dtype="float32")
+    net.fit((X[TRAIN], y[TRAIN]), (X[VALID], y[VALID]), epochs=1, progress=False, accelerator="cpu")
+    assert net.history.kept is not None and "boosted" in net.history.kept.name
 
 
 def test_saved_it_scores_the_same(fitted: windtunnel.Translation, tmp_path: Path) -> None:

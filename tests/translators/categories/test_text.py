@@ -20,6 +20,7 @@ from sklearn.feature_extraction import DictVectorizer, FeatureHasher
 from sklearn.feature_extraction.text import CountVectorizer, HashingVectorizer, TfidfTransformer, TfidfVectorizer
 from sklearn.feature_selection import SelectKBest
 from sklearn.impute import SimpleImputer
+from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline, make_union
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
@@ -377,3 +378,16 @@ def test_sums_of_counts_go_through_no_zeros(steps: Any, dtype: str, monkeypatch:
     np.testing.assert_allclose(net.predict_proba(rows), source.predict_proba(rows), **close)
     with pytest.raises(BadInput, match="got 0 rows"):
         net.predict([])
+
+
+@pytest.mark.parametrize("dtype", [bool, np.uint8])
+def test_a_vectorizer_that_counts_in_few_bits_is_not_stored(dtype: Any, tmp_path: Path) -> None:
+    texts = ["good film good", "bad film", "good", "bad bad day"] * 6
+    source = make_pipeline(CountVectorizer(dtype=dtype), LogisticRegression()).fit(texts, [1, 0, 1, 0] * 6)
+    net, new = windtunnel.compile(source), ["good good good " * 100, "bad film"]
+    np.testing.assert_allclose(net.predict_proba(new), source.predict_proba(new), rtol=1e-9)
+    net.save(tmp_path / "net")
+    with pytest.raises(InvalidOption, match="'countvectorizer' .* stayed on the host"):
+        windtunnel.load(tmp_path / "net")
+    loaded = windtunnel.load(tmp_path / "net", host=source)
+    np.testing.assert_allclose(loaded.predict_proba(new), source.predict_proba(new), rtol=1e-9)

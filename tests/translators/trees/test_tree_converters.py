@@ -5,6 +5,8 @@ import warnings
 import catboost as cb
 import lightgbm as lgb
 import numpy as np
+import pandas as pd
+import polars as pl
 import pytest
 import torch
 import xgboost as xgb
@@ -264,3 +266,32 @@ def test_categories_that_are_numbers_between_two(library, form, tmp_path):
     rows = np.c_[odd, np.full(len(odd), 0.3)]
     net = windtunnel.compile(source, **{} if form == "eager" else {"backend": form})
     np.testing.assert_allclose(net.predict(rows), source.predict(rows), rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "values", [["x", "y", None], [1, 2, None], [True, False, None]], ids=["texts", "ints", "bools"]
+)
+@pytest.mark.parametrize("polars", [False, True])
+def test_none_is_a_category_of_histogram_boosting(values, polars):
+    if polars and not isinstance(values[0], str):
+        pytest.skip("Polars has categories of texts alone")
+    generator = np.random.default_rng(0)
+    drawn = pd.Series([values[at] for at in generator.integers(0, 3, 300)], dtype=object)
+    frame = pd.DataFrame({"c": drawn, "x": generator.normal(size=300)})
+    given = pl.from_pandas(frame).with_columns(pl.col("c").cast(pl.Categorical)) if polars else frame
+    columns = "from_dtype" if polars else [0]
+    source = ensemble.HistGradientBoostingClassifier(max_iter=10, categorical_features=columns)
+    source.fit(given, drawn.isna().to_numpy())
+    net = windtunnel.compile(source)
+    assert source.score(given, drawn.isna().to_numpy()) > 0.99
+    np.testing.assert_allclose(net.predict_proba(given), source.predict_proba(given), rtol=1e-9)
+    np.testing.assert_allclose(net.predict_proba(given[:1]), source.predict_proba(given[:1]), rtol=1e-9)
+
+
+def test_categories_of_texts_and_numbers_have_no_codes_in_an_array():
+    generator = np.random.default_rng(0)
+    mixed = np.array([1, "1", "b"], dtype=object)[generator.integers(0, 3, 300)]
+    frame = pd.DataFrame({"a": generator.normal(size=300), "c": pd.Categorical(mixed, categories=[1, "1", "b"])})
+    source = lgb.LGBMClassifier(n_estimators=5, verbosity=-1).fit(frame, mixed == "b")
+    with pytest.raises(BadInput, match="category codes"):
+        windtunnel.compile(source).predict(np.column_stack([frame["a"], frame["c"].cat.codes]))

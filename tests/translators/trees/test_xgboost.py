@@ -8,12 +8,24 @@ import pytest
 import torch
 import xgboost as xgb
 from scipy import sparse
-from sklearn.compose import make_column_transformer
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.compose import ColumnTransformer, make_column_transformer
 from sklearn.decomposition import TruncatedSVD
+from sklearn.feature_extraction import DictVectorizer, FeatureHasher
+from sklearn.feature_extraction.text import HashingVectorizer
 from sklearn.feature_selection import SelectKBest
-from sklearn.impute import MissingIndicator
+from sklearn.impute import MissingIndicator, SimpleImputer
+from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import FunctionTransformer, MaxAbsScaler, Normalizer, SplineTransformer, StandardScaler
+from sklearn.preprocessing import (
+    FunctionTransformer,
+    MaxAbsScaler,
+    Normalizer,
+    OneHotEncoder,
+    QuantileTransformer,
+    SplineTransformer,
+    StandardScaler,
+)
 
 import windtunnel
 from tests.support.tree_rows import categorical_rows, rows, values
@@ -203,3 +215,79 @@ def test_the_leaf_of_one_round_of_xgboost(options):
     got, want = windtunnel.compile(source).apply(x), source.apply(x)
     assert got.shape == want.shape
     np.testing.assert_array_equal(got, want)
+
+
+def mixed_rows():
+    generator = np.random.default_rng(1)
+    frame = pd.DataFrame({"s": generator.choice(list("abcd"), 300), "f": generator.random(300).round(1)})
+    frame.loc[::3, "f"] = np.nan
+    return frame
+
+
+def texts():
+    words = np.random.default_rng(1).choice([f"w{number}" for number in range(40)], (300, 6))
+    return [" ".join(row) for row in words]
+
+
+def sparse_columns(**options):
+    steps = [("o", OneHotEncoder(), ["s"]), ("p", "passthrough", ["f"])]
+    return ColumnTransformer(steps, sparse_threshold=1.0, **options)
+
+
+STORES_ZEROS = {
+    "imputer": (lambda: (sparse_columns(), SimpleImputer(strategy="constant", fill_value=0)), mixed_rows),
+    "weight of 0": (lambda: (sparse_columns(transformer_weights={"o": 0.0}),), mixed_rows),
+    "quantiles": (lambda: (sparse_columns(), SimpleImputer(), QuantileTransformer(n_quantiles=9)), mixed_rows),
+    "signed hashes": (lambda: (HashingVectorizer(n_features=16),), texts),
+    "dicts": (lambda: (DictVectorizer(),), lambda: [{"a": at % 3, "b": 1.0} for at in range(300)]),
+    "hashed dicts": (lambda: (FeatureHasher(8),), lambda: [{f"w{at % 7}": 1.0, "b": 0.0} for at in range(300)]),
+}
+
+
+@pytest.mark.parametrize("name", STORES_ZEROS)
+def test_matrices_that_may_store_zeros_are_rejected_before_xgboost(name):
+    steps, make_rows = STORES_ZEROS[name]
+    source = make_pipeline(*steps(), xgb.XGBClassifier(**SMALL)).fit(make_rows(), np.arange(300) % 2)
+    with pytest.raises(UnsupportedEstimator, match="may store some zeros and leave out others"):
+        windtunnel.compile(source)
+
+
+def test_hashes_without_signs_store_no_zeros():
+    steps = HashingVectorizer(n_features=16, alternate_sign=False), xgb.XGBClassifier(**SMALL)
+    source = make_pipeline(*steps).fit(texts(), np.arange(300) % 2)
+    np.testing.assert_allclose(windtunnel.compile(source).predict_proba(texts()), source.predict_proba(texts()), 1e-5)
+
+
+class WordCounts(TransformerMixin, BaseEstimator):
+    """A step of a user that returns a sparse matrix."""
+
+    def fit(self, X, y=None):
+        return self
+
+    def transform(self, X):
+        return sparse.csr_matrix([[text.count(word) for word in ("w1", "w2", "w3")] for text in X], dtype=float)
+
+    def get_feature_names_out(self, names=None):
+        return np.array(["w1", "w2", "w3"], dtype=object)
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.string, tags.input_tags.two_d_array = True, False
+        return tags
+
+
+def test_a_sparse_matrix_of_a_step_on_the_host_is_rejected_when_it_comes():
+    source = make_pipeline(WordCounts(), xgb.XGBClassifier(**SMALL)).fit(texts(), np.arange(300) % 2)
+    with pytest.raises(BadInput, match="step 'wordcounts' .* gave a sparse matrix"):
+        windtunnel.compile(source, calibrate=texts()).predict(texts())
+
+
+def test_quantiles_of_a_sparse_matrix_are_computed_by_the_source():
+    steps = sparse_columns(), SimpleImputer(), QuantileTransformer(n_quantiles=9, output_distribution="normal")
+    rows, y = mixed_rows(), np.arange(300) % 2
+    source = make_pipeline(*steps, LogisticRegression()).fit(rows, y)
+    np.testing.assert_allclose(windtunnel.compile(source).predict_proba(rows), source.predict_proba(rows), rtol=1e-9)
+    matrix = sparse.random(300, 3, 0.3, random_state=0, format="csr")
+    alone = make_pipeline(QuantileTransformer(n_quantiles=9), LogisticRegression()).fit(matrix, y)
+    with pytest.raises(BadInput, match="got a sparse matrix"):
+        windtunnel.compile(alone).predict(matrix)

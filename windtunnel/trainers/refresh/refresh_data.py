@@ -50,9 +50,10 @@ class RefreshData:
         total = sum(len(part[1]) for part in parts)
         rows = Batch.concatenate(part[0] for part in parts)
         target, weight = torch.cat([part[1] for part in parts]), torch.cat([part[2] for part in parts])
-        weight = weight / weight[weight > 0].mean()  # all weights times a constant are the same weights
         at = torch.arange(total)
         is_new, is_old = at < first, at >= total - last
+        for part in (is_new | is_old, ~(is_new | is_old)):  # all weights times a constant are the same weights
+            weight[part] /= weight[part & (weight > 0)].mean()
         tested = ~(is_new | is_old) if valid is not None else _hold_out(is_new, target, weight, seed)
         held_out = _hold_out(is_old, target, weight, seed) if last else is_old
         return cls(rows, target, weight, is_new & ~tested, tested, is_old & ~held_out, held_out, is_new)
