@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 import yaml
 from pydantic import ValidationError
+from sklearn.dummy import DummyClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import Pipeline
 
+import windtunnel
 from windtunnel.errors import BadInput
 from windtunnel.experiment.config import Config, PipelineConfig
 from windtunnel.experiment.parts import load_parts
@@ -299,3 +301,12 @@ def test_classes_are_named_by_the_labels_of_the_target(
     parts = load_parts(config.data)
     assert parts.classes is not None and parts.classes.tolist() == classes
     assert {*parts.train[1]} == {0, 1} and [*parts.held_out] == ["valid", "test"]
+
+
+def test_named_classes_are_texts_whatever_labels_the_model_has_learned(tmp_path: Path) -> None:
+    (tmp_path / "rows.csv").write_text("x,y\n" + "".join(f"{x},{'ab'[x % 2]}\n" for x in range(40)))
+    parts = load_parts(read(tmp_path, MINIMAL, data__positive="b", data__folder=str(tmp_path)).data)
+    rows, target = parts.train[:2]
+    net = windtunnel.compile(DummyClassifier(strategy="prior").fit(rows, target))
+    parts.name_classes(net)
+    assert {*net.predict(rows)} <= {"a", "b"}

@@ -20,7 +20,7 @@ from sklearn.preprocessing import OneHotEncoder
 
 import windtunnel
 from windtunnel.errors import BadInput
-from windtunnel.experiment.files import predict_frame, read_rows_of, read_table_file
+from windtunnel.experiment.files import predict_frame, read_rows_of, read_table_file, write_table_file
 
 
 def test_a_csv_file_has_the_values_of_a_parquet_file(tmp_path: Path) -> None:
@@ -134,3 +134,10 @@ def test_categories_that_catboost_hashes_stay_as_they_are_written(tmp_path: Path
     rows = read_rows_of(net, tmp_path / "rows.csv")
     assert rows["code"].tolist() == ["007", "7", "12", "x"]
     np.testing.assert_allclose(net.predict_proba(rows), source.predict_proba(rows), atol=1e-9)
+
+
+def test_columns_of_one_name_cannot_be_written_as_parquet(tmp_path: Path) -> None:
+    frame = pd.DataFrame([[1, 2]], columns=["base", "base"])
+    with pytest.raises(BadInput, match="several columns called base"):
+        write_table_file(frame, tmp_path / "rows.parquet")
+    write_table_file(frame, tmp_path / "rows.csv")

@@ -12,7 +12,9 @@ import pytest
 from case import table
 from export_cases import FORMATS, SUFFIX, Looping, frame, small, translated, with_host_step
 from onnx import helper, numpy_helper
-from sklearn.linear_model import LogisticRegression
+from sklearn.compose import make_column_transformer
+from sklearn.impute import SimpleImputer
+from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import (
     OneHotEncoder,
@@ -134,3 +136,17 @@ def test_names_of_files_and_formats(tmp_path: Path) -> None:
         net.export(tmp_path / "net.h", format="c")
     with pytest.raises(InvalidOption, match="did you mean exported"):
         net.export(tmp_path / "net", format="export")
+
+
+def test_none_that_is_a_category_of_one_step_alone_is_rejected(tmp_path: Path) -> None:
+    rows = pd.DataFrame({"c": pd.Series(["x", "y", None, np.nan] * 30, dtype=object)})
+    fill = SimpleImputer(strategy="constant", fill_value="miss")
+    one = make_pipeline(fill, OneHotEncoder(handle_unknown="ignore"))
+    two = OneHotEncoder(handle_unknown="ignore", categories=[["x", "y"]])
+    columns = make_column_transformer((one, ["c"]), (two, ["c"]))
+    source = make_pipeline(columns, Ridge(alpha=1e-3)).fit(rows, [0.0, 1.0, 100.0, -100.0] * 30)
+    net = windtunnel.compile(source)
+    np.testing.assert_allclose(net.predict(rows), source.predict(rows), rtol=1e-9)
+    for suffix in (".onnx", ".ts", ".pt2", ".c"):
+        with pytest.raises(UnfaithfulOption, match="None in columns 'c' is a category in one place"):
+            net.export(tmp_path / f"net{suffix}")

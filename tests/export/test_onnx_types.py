@@ -8,7 +8,10 @@ import onnxruntime
 import pandas as pd
 import pytest
 from lightgbm import LGBMClassifier
+from sklearn.calibration import CalibratedClassifierCV
 from sklearn.compose import make_column_transformer
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import KFold
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 
@@ -53,3 +56,24 @@ def test_other_formats_take_no_example(tmp_path: Path) -> None:
     X = rows("int64")
     with pytest.raises(windtunnel.InvalidOption, match="example= is for ONNX files"):
         windtunnel.compile(source(X)).export(tmp_path / "net.ts", example=X)
+
+
+def test_texts_for_missing_values_that_one_of_several_encoders_knows(tmp_path: Path) -> None:
+    random = np.random.default_rng(0)
+    rows = pd.DataFrame({"c": random.choice(["x", "y", "z"], 90).astype(object), "a": random.normal(size=90)})
+    rows.loc[5, "c"], rows.loc[7, "c"] = "None", "nan"
+    columns = make_column_transformer((OneHotEncoder(handle_unknown="ignore"), ["c"]), remainder="passthrough")
+    source = CalibratedClassifierCV(make_pipeline(columns, LogisticRegression()), cv=KFold(3), ensemble=True)
+    net = windtunnel.compile(source.fit(rows, (rows["c"] == "x") ^ (random.random(90) > 0.8)))
+    net.export(tmp_path / "net.onnx")
+    given = {name: rows[name].tolist() for name in rows}
+    found = serving.load(tmp_path / "net.onnx").predict_proba(given)
+    np.testing.assert_allclose(found, source.predict_proba(rows), rtol=1e-9)
+
+
+def test_numbers_wider_than_float64_are_read_as_float64(tmp_path: Path) -> None:
+    rows = pd.DataFrame({"a": np.arange(20, dtype=np.longdouble), "b": np.arange(20.0)})
+    net = windtunnel.compile(LogisticRegression().fit(rows.astype(float), rows["b"] > 9))
+    net.export(tmp_path / "net.onnx", example=rows)
+    types = {each.name: each.type for each in onnxruntime.InferenceSession(tmp_path / "net.onnx").get_inputs()}
+    assert types == {"a": "tensor(double)", "b": "tensor(double)"}

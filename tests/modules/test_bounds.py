@@ -14,6 +14,7 @@ from windtunnel.errors import UnsupportedEstimator
 from windtunnel.modules import import_all
 from windtunnel.modules.base import MODULES, Module, bounded
 from windtunnel.modules.kernels.support_vectors import PairVotes
+from windtunnel.modules.tables.category_table import CategoryTable
 from windtunnel.modules.trees import HardTrees
 from windtunnel.modules.trees.ensemble import TreeEnsemble
 
@@ -60,3 +61,8 @@ def test_a_pattern_of_words_needs_trust(tmp_path):
     for options in ({"trusted": True}, {"host": pipeline}):
         loaded = windtunnel.load(tmp_path / "net.windtunnel", **options)
         np.testing.assert_allclose(loaded.predict_proba(texts), pipeline.predict_proba(texts), atol=1e-6)
+
+
+def test_an_array_in_the_place_of_a_tensor_is_named() -> None:
+    with pytest.raises(TypeError, match="field rows of CategoryTable is a ndarray; give a tensor"):
+        CategoryTable(np.zeros((2, 3)), False)  # type: ignore[arg-type]

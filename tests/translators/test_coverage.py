@@ -91,3 +91,23 @@ def test_readers_from_outside_are_not_counted(coverage: ModuleType, monkeypatch:
         raise UnsupportedEstimator("nothing to read")
 
     assert coverage.page() == before
+
+
+def test_a_converter_may_be_defined_again_and_takes_classes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry, "_TABLE", dict(registry._TABLE))
+    cls = type("Own", (), {})
+    for _ in range(2):  # as the cell of a notebook that runs twice
+
+        @translates(cls)
+        def own(fitted: object) -> registry.Conversion:
+            raise UnsupportedEstimator("nothing to read")
+
+    with pytest.raises(TypeError, match="two translations"):
+
+        @translates(cls)
+        def other(fitted: object) -> registry.Conversion:
+            raise UnsupportedEstimator("nothing to read")
+
+    with pytest.raises(TypeError, match="give the class of an estimator, such as Own"):
+        translates(cls())
+        translates(cls())(own)

@@ -102,3 +102,9 @@ def test_what_is_not_exported(made, rows, tmp_path):
         replace(made, small=made.full, full=made.small).export(tmp_path / "model.c")
     with pytest.raises(windtunnel.InvalidOption, match="export cascade.full"):
         replace(made, threshold=None).export(tmp_path / "model.c")
+
+
+@pytest.mark.parametrize("stem", ["wt_small", "WT_full", "wt"])
+def test_names_of_files_are_no_names_of_their_functions(made, stem, tmp_path):
+    made.export(tmp_path / f"{stem}.c")
+    subprocess.run(["cc", "-c", f"{stem}.c", "-o", "model.o"], cwd=tmp_path, check=True)
