@@ -139,7 +139,7 @@ def sweep(
     result, scores = run_sweep(settings)
     typer.echo(str(result))
     Console().print(score_table(scores))
-    typer.echo(f"best.windtunnel, history.csv, summary.json and plots are in {settings.output}")
+    typer.echo(f"best.windtunnel, history.csv, sweep_summary.json and plots are in {settings.output}")
 
 
 @app.command()

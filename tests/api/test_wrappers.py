@@ -177,11 +177,11 @@ def test_a_pipeline_of_the_other_kind(estimator, message):
         estimator.fit(np.eye(4), [0, 1, 0, 1])
 
 
-def test_compiling_a_tuned_estimator_points_to_its_translation():
+def test_translating_a_tuned_estimator_points_to_its_translation():
     X, y = load_breast_cancer(return_X_y=True)
     fitted = WindTunnelClassifier(LogisticRegression(max_iter=5000), recipe=Recipe(epochs=1)).fit(X[:, :3], y)
     with pytest.raises(UnsupportedEstimator, match="take its translation_"):
-        windtunnel.compile(fitted)
+        windtunnel.translate(fitted)
 
 
 STOPPING = {

@@ -178,7 +178,7 @@ def test_a_table_is_no_column(name: str) -> None:
 
 
 def test_whole_numbers_beyond_float64() -> None:
-    with pytest.raises(OverflowError):
+    with pytest.raises(serving.BadRows, match="float64 cannot hold"):
         serving._numbers("x", [1.0, 10**400])
 
 

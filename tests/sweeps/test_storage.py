@@ -117,10 +117,10 @@ def test_a_study_of_another_problem_is_rejected(tmp_path: Path) -> None:
         with pytest.raises(BadInput) as raised:
             sweep(logistic(), 2, storage=url(tmp_path), **options)
         assert message in str(raised.value)
-    with pytest.raises(BadInput, match="targets="):
+    with pytest.raises(BadInput, match="other targets"):
         windtunnel.sweep(logistic(), rows(200, 7), VALID, trials=1, storage=url(tmp_path), space=SPACE, **OPTIONS)
     X, y = TRAIN
-    with pytest.raises(BadInput, match="rows="):
+    with pytest.raises(BadInput, match="other rows"):
         windtunnel.sweep(logistic(), (X * 1.01, y), VALID, trials=1, storage=url(tmp_path), space=SPACE, **OPTIONS)
     with pytest.raises(BadInput, match="steps="):
         sweep(trees(), 1, storage=url(tmp_path))
@@ -190,5 +190,5 @@ def test_a_study_with_other_calibration_rows_is_rejected(tmp_path):
     space = {"residual": [False], "learning_rate": [1e-3, 2e-3]}
     options = {"space": space, "trials": 1, "storage": url(tmp_path), "progress": False}
     windtunnel.sweep(logistic(), TRAIN, VALID, calibrate=TRAIN[0][:50], **options)
-    with pytest.raises(BadInput, match="calibration="):
+    with pytest.raises(BadInput, match="other calibration rows"):
         windtunnel.sweep(logistic(), TRAIN, VALID, calibrate=TRAIN[0][:40], **options)

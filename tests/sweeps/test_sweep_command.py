@@ -45,10 +45,10 @@ def run_command(config: Path, *arguments: object) -> Any:
 def test_the_command_sweeps_and_continues(config: Path) -> None:
     out = config.parent / "out"
     assert run_command(config, "--timeout", 1e-9).exit_code == 0
-    assert json.loads((out / "summary.json").read_text())["trials"] == 1
+    assert json.loads((out / "sweep_summary.json").read_text())["trials"] == 1
     done = run_command(config, "--trials", 3)
     assert done.exit_code == 0, done.output
-    summary = json.loads((out / "summary.json").read_text())
+    summary = json.loads((out / "sweep_summary.json").read_text())
     assert summary["trials"] == 3 == len((out / "history.csv").read_text().splitlines()) - 1
     assert summary["best"] >= summary["default"]
     assert summary["scores"]["best"]["valid"]["auroc"] == pytest.approx(summary["best"], abs=1e-6)

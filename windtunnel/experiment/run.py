@@ -119,7 +119,7 @@ def run_sweep(config: Config) -> tuple[SweepResult, Scores]:
     """Fit the pipeline of a config, sweep its translation, and score the source pipeline and the best model.
 
     The test rows are used for the scores only. The folder ``config.output`` gets best.windtunnel, trials, plots,
-    history.csv, summary.json and, if the config names no storage, sweep.db, from which the same call continues.
+    history.csv, sweep_summary.json and, if the config names no storage, sweep.db, from which the same call continues.
     """
     if config.translate.calibrate_rows == 0:
         raise BadInput("translate.calibrate_rows=0: a sweep calibrates every trial; give at least 1")
@@ -166,7 +166,7 @@ def _write_sweep(result: SweepResult, scores: Scores, config: Config) -> None:
         "scores": scores,
         "config": config.model_dump(mode="json"),
     }
-    write_json(folder / "summary.json", summary)
+    write_json(folder / "sweep_summary.json", summary)
 
 
 def run_cascade(config: Config, accuracy_loss: float, metric: Metric) -> Cascade:

@@ -229,7 +229,7 @@ class Texts:
 
 def _numbers(name: str, column: Any) -> Any:
     """A buffer of float64, NaN where a number is missing."""
-    if getattr(getattr(column, "dtype", None), "kind", "") in ("M", "m"):  # NumPy gives them as whole numbers
+    if type(column).__module__ == "numpy" and column.dtype.kind in "Mm":  # which NumPy lists as whole numbers
         raise BadRows(f"column {name!r} holds {column.dtype}; numbers are read there, None or NaN where missing")
     if (array_of_numbers := _numpy_numbers(column)) is not None:
         return array_of_numbers.astype("float64")

@@ -48,7 +48,7 @@ def awkward_rows(module, count):
 
 
 def assert_equal_bits(module, counts=(0, 1, 2, 9, 70, 150, 300, 700)):
-    run = tree_runner("native").run(module)
+    run = tree_runner("native").prepare(module)
     for count in counts:
         x = torch.from_numpy(awkward_rows(module, count))
         np.testing.assert_array_equal(run(x).numpy(), module(x).numpy())
@@ -134,7 +134,7 @@ def test_larger_trees(unfitted, columns=6):
     from windtunnel import compile
 
     (module,) = (step for step in compile(model).program.modules() if isinstance(step, HardTrees))
-    run = tree_runner("native").run(module)
+    run = tree_runner("native").prepare(module)
     for count in (1, 7, 255, 3000):
         x = torch.from_numpy(X[:count])
         np.testing.assert_array_equal(run(x).numpy(), module(x).numpy())
