@@ -138,6 +138,6 @@ def test_categories_that_catboost_hashes_stay_as_they_are_written(tmp_path: Path
 
 def test_columns_of_one_name_cannot_be_written_as_parquet(tmp_path: Path) -> None:
     frame = pd.DataFrame([[1, 2]], columns=["base", "base"])
-    with pytest.raises(BadInput, match="several columns called base"):
+    with pytest.raises(BadInput, match="no two columns of one name: base"):
         write_table_file(frame, tmp_path / "rows.parquet")
     write_table_file(frame, tmp_path / "rows.csv")

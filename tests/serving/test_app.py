@@ -408,7 +408,7 @@ def test_limits_that_no_request_can_satisfy_are_rejected(folder, limits):
 
 
 def test_a_limit_that_there_is_not_is_named(folder):
-    with pytest.raises(windtunnel.InvalidOption, match=r"max_batches=: did you mean max_batch\?"):
+    with pytest.raises(windtunnel.InvalidOption, match=r"serve has no option 'max_batches': did you mean max_batch\?"):
         application([folder / "churn.windtunnel"], max_batches=3)
 
 

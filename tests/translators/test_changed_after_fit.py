@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 from sklearn import decomposition, ensemble, kernel_approximation, linear_model, manifold, svm
+from sklearn.base import clone, is_classifier
 from sklearn.isotonic import IsotonicRegression
 from sklearn.semi_supervised import LabelPropagation
 from sklearn.tree import DecisionTreeRegressor
@@ -53,6 +54,7 @@ CHANGED = {
         set_to(transform_max_iter=50, beta_loss="kullback-leibler"),
     ),
     "isotonic": (IsotonicRegression(out_of_bounds="nan"), set_to(out_of_bounds="raise")),
+    "isotonic, clipped": (IsotonicRegression(out_of_bounds="clip"), set_to(out_of_bounds="nan")),
     "one point": (IsotonicRegression(out_of_bounds="nan"), None),
 }
 TWO_CLASSES = {"boosting of two classes", "svc"}
@@ -63,12 +65,10 @@ TWO_CLASSES = {"boosting of two classes", "svc"}
 def test_the_source_and_its_translation_agree_afterwards(name: str) -> None:
     estimator, change = CHANGED[name]
     rows = X[:, :1] if isinstance(estimator, IsotonicRegression) else X
-    classifies = (
-        hasattr(estimator, "classes_") or "Classifier" in type(estimator).__name__ or name[:5] in ("svc", "label")
-    )
-    target = (LABELS > 0) * 1 if name in TWO_CLASSES else LABELS if classifies else Y
+    target = (LABELS > 0) * 1 if name in TWO_CLASSES else LABELS if is_classifier(estimator) else Y
     fitted_rows, fitted_target = (rows[:1], target[:1]) if name == "one point" else (rows, target)
-    fitted = estimator.fit(fitted_rows, fitted_target)
+    fitted = clone(estimator).fit(fitted_rows, fitted_target)
+    rows = rows * 2 - 1 if isinstance(estimator, IsotonicRegression) else rows  # beyond the bounds too
     before = _outputs(fitted, rows)
     if change is not None:
         change(fitted)

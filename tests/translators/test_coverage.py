@@ -98,9 +98,11 @@ def test_a_converter_may_be_defined_again_and_takes_classes(monkeypatch: pytest.
     cls = type("Own", (), {})
     for _ in range(2):  # as the cell of a notebook that runs twice
 
-        @translates(cls)
         def own(fitted: object) -> registry.Conversion:
             raise UnsupportedEstimator("nothing to read")
+
+        own.__module__ = "__main__"
+        translates(cls)(own)
 
     with pytest.raises(TypeError, match="two translations"):
 

@@ -72,8 +72,6 @@ class Assembly:
         methods, self.head = self._assemble_transformer(graph) if scored is None else self._assemble_predictor(scored)
         self.program = Program(self._builder.steps, methods)
         self.origins, self.hosts = self._builder.origins, self._host_steps.steps
-        if self._predictors.reads_dense and self.hosts:  # what a step on the host returns is known when it runs
-            self.encoder.rejects_sparse_columns = True
 
     def _assemble_predictor(self, scored: ScoredPredictor) -> tuple[dict[str, ProgramStep], Head]:
         """Add the steps of further methods, and return them with the head."""

@@ -50,7 +50,6 @@ class Predictors:
         self._context = context
         self._builder = context.builder
         self._scored: dict[Step, ScoredPredictor] = {}
-        self.reads_dense = False  # whether a predictor would take the zeros of a sparse matrix for missing values
 
     def final(self, expression: Expression) -> ScoredPredictor | None:
         """The predictor that a pipeline ends in; None if it ends in a transformer."""
@@ -183,7 +182,8 @@ class Predictors:
             raise UnsupportedEstimator(
                 f"step {step.name!r} ({step.estimator_name}) reads the sparse matrix of step {storing!r}, "
                 "which may store some zeros and leave out others, and takes only the latter for missing values; fit "
-                "the pipeline again with dense columns (sparse_output=False, sparse=False, sparse_threshold=0)"
+                "the pipeline again with dense columns (sparse=False, sparse_output=False, sparse_threshold=0, a step "
+                "that calls toarray), or HashingVectorizer(alternate_sign=False)"
             )
         if gives_sparse(inputs):
             return self._builder.module(step.name, "", ZeroAsMissing(), columns)
@@ -193,7 +193,6 @@ class Predictors:
             alone = step is self._context.graph and isinstance(inputs, Raw)
             self._builder.encoder.unstored = "missing" if alone else "rejected"
             self._builder.encoder.rejects_sparse_columns |= not alone
-        self.reads_dense = True
         return columns
 
 

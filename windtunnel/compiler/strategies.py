@@ -81,7 +81,7 @@ def use_fastest_forms(net: TranslatedPipeline) -> None:
 
 
 def has_forms(module: nn.Module) -> TypeGuard[HardTrees]:
-    """Whether a module is trees in the form of a strategy; such as give their leaves or hold linear models are not."""
+    """Whether a module is trees in the form of a strategy; not those that give their leaves or hold linear models."""
     return type(module) in {each.form for each in TREE_STRATEGIES.values()}
 
 

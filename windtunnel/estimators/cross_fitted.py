@@ -209,9 +209,9 @@ def check_column(name: str, values: Any) -> NDArray[Any] | None:
         column = column[:, 0]
     if column.ndim != 1:
         raise BadInput(f"{name}= has the shape {column.shape}; give one value per row")
-    if name == "time" and pd.api.types.infer_dtype(column) == "string":
+    if name == "time" and (texts := [each for each in column if isinstance(each, str)]):
         raise BadInput(
-            f"time= holds texts such as {column[0]!r}, whose order is that of letters; give numbers or dates, such as "
+            f"time= holds texts such as {texts[0]!r}, whose order is that of letters; give numbers or dates, such as "
             "pd.to_datetime(...)"
         )
     return column

@@ -145,7 +145,7 @@ def write_table_file(frame: pd.DataFrame, path: str | Path) -> None:
     """Write rows to a .csv, .csv.gz, .parquet or .pq file."""
     path = Path(path)
     if is_parquet(path) and (twice := sorted({str(name) for name in frame.columns[frame.columns.duplicated()]})):
-        raise BadInput(f"{path}: there are several columns called {', '.join(twice)}, as rows have; write a .csv file")
+        raise BadInput(f"{path}: Parquet takes no two columns of one name: {', '.join(twice)}; write a .csv file")
     with replacing(path) as temporary:
         if is_parquet(path):
             frame.to_parquet(temporary, index=False)

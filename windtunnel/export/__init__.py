@@ -98,7 +98,7 @@ def _format_of(path: str | PathLike[str]) -> str:
 def _checked(format: str, path: str | PathLike[str]) -> str:
     """The format; ``InvalidOption`` if it is unknown, or if another format has the suffix of the path."""
     if format not in FORMATS:
-        raise InvalidOption(f"format={format!r} is not known; {nearest(str(format).lower(), FORMATS)}.")
+        raise InvalidOption(f"format={format!r} is not known; {nearest(str(format).lower(), FORMATS)}")
     suffix = Path(path).suffix.lower()
     if suffix == ".h" and format == "c":
         raise InvalidOption(f"{fspath(path)!r} is the name of the header, which is written too; name the file .c.")

@@ -447,9 +447,11 @@ def _load_torchscript(path: Path) -> Model:
 
 
 def function_prefix(path: Path) -> str:
-    """The start of the names of the functions of a C file or library; "wt" is that of the names within the file."""
+    """The start of the names of the functions of a C file or library; names within the file are taken."""
     name = path.stem
-    return re.sub(r"\W", "_", f"m{name}" if re.match(r"\d|wt(_|$)", name, re.IGNORECASE) else name, flags=re.ASCII)
+    return re.sub(
+        r"\W", "_", f"m{name}" if re.match(r"\d|wt(_small|_full)?$", name, re.IGNORECASE) else name, flags=re.ASCII
+    )
 
 
 def _shared_library(path: Path) -> Any:

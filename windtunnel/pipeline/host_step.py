@@ -89,15 +89,9 @@ class HostStep:
         facts = self.facts()
         return facts["counter"] is not None and facts == other.facts()
 
-    def output(self, rows: Any, *, dense: bool = False) -> pd.DataFrame:
-        """The output of the source's step for raw rows, under ``columns``; ``dense`` rejects a sparse matrix."""
-        given = evaluate(self.step, rows)
-        if dense and sparse.issparse(given):
-            raise BadInput(
-                f"step {self.name!r} ({self.estimator}) gave a sparse matrix, whose zeros XGBoost takes for missing "
-                "values; let it return a dense array, and fit the pipeline again."
-            )
-        output = dense_frame(given)
+    def output(self, rows: Any) -> pd.DataFrame:
+        """The output of the source's step for raw rows, under ``columns``."""
+        output = dense_frame(evaluate(self.step, rows))
         self._check(output.shape, len(rows))
         self._labels[:] = output.columns if all(isinstance(label, str) for label in output.columns) else []
         return output.set_axis(list(self.columns), axis=1)

@@ -165,8 +165,7 @@ class ScoringPipeline(nn.Module):
         frame, source, size = frame.reset_index(drop=True), self.encoder.source_rows(rows), at_once or len(frame)
         for start in range(0, len(frame), size):
             part = source[start : start + size]
-            dense = self.encoder.rejects_sparse_columns
-            computed = [host.output(part, dense=dense) for host in self.hosts if host.tokens is None]
+            computed = [host.output(part) for host in self.hosts if host.tokens is None]
             counts = {host.columns[0]: host.count(part) for host in self.hosts if host.tokens is not None}
             read = frame.iloc[start : start + size].reset_index(drop=True)
             parts = [columns for columns in (read, *computed) if len(columns.columns)]

@@ -51,8 +51,8 @@ class Limits:
     def of(cls, options: Mapping[str, Any]) -> Limits:
         """Limits by their names; the others are as by default."""
         accepted = [limit.name for limit in fields(cls)]
-        if wrong := [f"{name}=: {nearest(name, accepted)}" for name in options if name not in accepted]:
-            raise InvalidOption(f"serve takes no {', '.join(wrong)}.")
+        if wrong := [f"{name!r}: {nearest(name, accepted)}" for name in options if name not in accepted]:
+            raise InvalidOption(f"serve has no option {', '.join(wrong)}")
         return cls(**options)
 
     def __post_init__(self) -> None:

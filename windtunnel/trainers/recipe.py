@@ -366,7 +366,7 @@ _FROM_0: _Rule = ("a finite number from 0", lambda v: _number(v, 0, _INF, low_to
 _RULES: dict[str, _Rule] = {
     **dict.fromkeys(("table_rate", "tree_rate", "leaf_rate", "weight_decay"), _FROM_0),
     "residual_rank": ("a whole number from 0", lambda v: is_whole_number(v, 0)),
-    "seed": ("a whole number from 0 to below 2**62", lambda v: is_whole_number(v, 0) and int(v) < 2**62),
+    "seed": ("a whole number from 0 to below 2**31", lambda v: is_whole_number(v, 0) and int(v) < 2**31),
     **dict.fromkeys(("residual", "joint"), ("True or False", lambda v: isinstance(v, bool))),
     "learning_rate": ("a finite number above 0", lambda v: _number(v, 0, _INF)),
     **dict.fromkeys(

@@ -110,8 +110,7 @@ def translates(
                 raise TypeError(
                     f"@translates got {cls!r}; give the class of an estimator, such as {type(cls).__name__}"
                 )
-            # The cell of a notebook may run again, which defines the same function anew.
-            if cls in _TABLE and _full_name(_TABLE[cls].convert) != _full_name(convert):
+            if cls in _TABLE and not _is_again(_TABLE[cls].convert, convert):
                 raise TypeError(
                     f"{cls.__qualname__} has two translations: {_TABLE[cls].convert} and {convert}; keep one"
                 )
@@ -121,8 +120,10 @@ def translates(
     return register
 
 
-def _full_name(function: Any) -> tuple[str, str]:
-    return function.__module__, function.__qualname__
+def _is_again(before: Any, now: Any) -> bool:
+    """Whether the cell of a notebook has run again, which defines the same function anew."""
+    modules = {getattr(function, "__module__", "") for function in (before, now)}
+    return modules == {"__main__"} and before.__qualname__ == now.__qualname__
 
 
 def convert(fitted: Any) -> Conversion:

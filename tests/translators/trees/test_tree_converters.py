@@ -295,3 +295,12 @@ def test_categories_of_texts_and_numbers_have_no_codes_in_an_array():
     source = lgb.LGBMClassifier(n_estimators=5, verbosity=-1).fit(frame, mixed == "b")
     with pytest.raises(BadInput, match="category codes"):
         windtunnel.compile(source).predict(np.column_stack([frame["a"], frame["c"].cat.codes]))
+
+
+def test_none_beside_nan_among_categories_is_named():
+    frame = pd.DataFrame({"c": pd.Series(["x", None, np.nan] * 40, dtype=object)})
+    source = ensemble.HistGradientBoostingClassifier(max_iter=3, categorical_features=[0]).fit(
+        frame, np.arange(120) % 2
+    )
+    with pytest.raises(UnsupportedEstimator, match="None beside NaN"):
+        windtunnel.compile(source)

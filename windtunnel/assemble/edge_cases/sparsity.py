@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import warnings
 from typing import Any
 
 import numpy as np
+import pandas as pd
+import torch
 from scipy import sparse
 from sklearn.compose import ColumnTransformer
 from sklearn.feature_extraction import DictVectorizer, FeatureHasher
@@ -17,6 +20,7 @@ from windtunnel.encode import RowEncoder
 from windtunnel.errors import UnsupportedEstimator
 from windtunnel.modules.columns.quantile import QuantileMap
 from windtunnel.pipeline.expressions import Columns, Concatenated, Expression, MethodOutput, Raw, Step, Weighted
+from windtunnel.translators.registry import has_converter
 
 
 def gives_sparse(expression: Expression, *, raw: bool = False) -> bool:
@@ -60,6 +64,9 @@ def check_sparse_inputs(step: Step, conversion: Any, encoder: RowEncoder) -> Non
     """
     if not isinstance(conversion, QuantileMap):
         return
+    zeros = torch.zeros((1, len(conversion.quantiles)), dtype=torch.float64)
+    if not conversion(zeros).any():  # stored or not, a zero stays one
+        return
     if gives_sparse(step.inputs):
         raise UnsupportedEstimator(
             f"step {step.name!r} ({step.estimator_name}) maps only the stored entries of a sparse matrix; fit the "
@@ -70,7 +77,9 @@ def check_sparse_inputs(step: Step, conversion: Any, encoder: RowEncoder) -> Non
 
 
 def _stores_zeros(estimator: Any) -> bool:
-    """Whether a step may store zeros in the sparse matrix that it returns."""
+    """Whether a step may store zeros in the sparse matrix that it returns, as any step of a user may."""
+    if not has_converter(type(estimator)):
+        return True
     if isinstance(estimator, SimpleImputer):  # missing values are stored, and so is what fills them
         return bool((np.asarray(estimator.statistics_, dtype=object) == 0).any())
     if isinstance(estimator, HashingVectorizer):  # counts of opposite signs
@@ -90,12 +99,15 @@ def _makes_sparse(estimator: Any) -> bool:
 
 
 def _transforms_to_sparse(estimator: Any, sparse_input: bool) -> bool:
-    """Whether the output of a step for a row of zeros is sparse; probes the step."""
+    """Whether the output of a step is sparse; probes the step with rows of zeros, then of texts."""
     width = int(getattr(estimator, "n_features_in_", 1))
-    row = sparse.csr_matrix((1, width)) if sparse_input else np.zeros((1, width))
+    names = getattr(estimator, "feature_names_in_", None)
+    zeros, texts = np.zeros((1, width)), np.full((1, width), "a", dtype=object)
+    rows = [sparse.csr_matrix(zeros) if sparse_input else zeros, pd.DataFrame(zeros, columns=names)]
+    rows += [["a"], pd.DataFrame(texts, columns=names)]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        try:
-            return bool(sparse.issparse(estimator.transform(row)))
-        except Exception:  # a step that rejects such rows never gets them
-            return False
+        for row in rows:
+            with contextlib.suppress(Exception):  # a step that rejects such rows never gets them
+                return bool(sparse.issparse(estimator.transform(row)))
+    return False

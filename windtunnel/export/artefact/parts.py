@@ -55,7 +55,7 @@ def read_head(data: HeadData) -> Head:
     """Build a head; ``BadFile`` for unknown names and for labels that do not fit their dtype."""
     for what, name, names in (("link", data.link, set(LINKS)), ("loss", data.loss, {*LOSSES, UNKNOWN_LOSS})):
         if name not in names:
-            raise BadFile(f"unknown {what} {name!r}: {nearest(name, names)}.")
+            raise BadFile(f"unknown {what} {name!r}: {nearest(name, sorted(names))}")
     if unknown := sorted(set(data.methods) - set(METHODS)):
         raise BadFile(f"unknown methods {unknown}; accepted are {', '.join(METHODS)}.")
     if (data.task in ("binary", "multiclass")) != (data.classes is not None):

@@ -107,7 +107,8 @@ def update(
     metric, loss = scoring.evaluator.metric, scoring.evaluator.loss
 
     before = scoring.result("translation", values.scores)
-    check_initial_value(metric.name, scoring.evaluate(values.scores, data.tested).metric)
+    assert before.metric is not None  # computed for every candidate
+    check_initial_value(metric.name, before.metric)
     replays = (False, True) if data.old.any() else (False,)
     attempts = []
     with Phase("trying anchors", total=len(anchors) * len(replays)) as phase:

@@ -29,7 +29,9 @@ def stacking_regressor(fitted: StackingRegressor) -> Composite:
 
 
 def _stack(fitted: Any, *, binary: bool) -> Composite:
-    names = [name for name, estimator in fitted.named_estimators_.items() if not isinstance(estimator, str)]
+    # The members of fit; an ensemble whose attributes were set by hand has none by name.
+    members = getattr(fitted, "named_estimators_", dict(fitted.estimators))
+    names = [name for name, estimator in members.items() if not isinstance(estimator, str)]
     parts = [
         Part(name, estimator, method, output_columns=[1] if binary and method == "predict_proba" else None)
         for name, estimator, method in zip(names, fitted.estimators_, fitted.stack_method_, strict=True)

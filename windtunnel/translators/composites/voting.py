@@ -69,7 +69,9 @@ def voting_regressor(fitted: VotingRegressor) -> Composite:
 
 
 def _parts(fitted: Any, method: str) -> list[Part]:
-    names = [name for name, estimator in fitted.named_estimators_.items() if not isinstance(estimator, str)]
+    # The members of fit; an ensemble whose attributes were set by hand has none by name.
+    members = getattr(fitted, "named_estimators_", dict(fitted.estimators))
+    names = [name for name, estimator in members.items() if not isinstance(estimator, str)]
     return [Part(name, estimator, method) for name, estimator in zip(names, fitted.estimators_, strict=True)]
 
 

@@ -26,7 +26,7 @@ def propagation(fitted: Any) -> Predictor:
         raise UnsupportedEstimator(
             f"{type(fitted).__name__} has a custom kernel ({fitted.kernel!r}); accepted are 'rbf' and 'knn'"
         )
-    neighbors = fitted.nn_fit.n_neighbors if fitted.kernel == "knn" else 0
+    neighbors = (fitted.nn_fit or fitted).n_neighbors if fitted.kernel == "knn" else 0
     return Predictor(
         PropagatedLabels(tensor(fitted.X_), tensor(fitted.label_distributions_), fitted.gamma, neighbors),
         link="probabilities",
