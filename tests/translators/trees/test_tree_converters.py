@@ -24,6 +24,7 @@ from windtunnel.modules.outputs.class_outputs import IsolationScore
 from windtunnel.modules.outputs.links import LINKS
 from windtunnel.modules.trees.hard import HardTrees
 from windtunnel.translators.registry import convert
+from windtunnel.translators.scikit_learn_version import scikit_learn_before
 
 TINY = {"iterations": 6, "depth": 3, "verbose": 0, "allow_writing_files": False, "thread_count": 1}
 
@@ -273,8 +274,8 @@ def test_categories_that_are_numbers_between_two(library, form, tmp_path):
 )
 @pytest.mark.parametrize("polars", [False, True])
 def test_none_is_a_category_of_histogram_boosting(values, polars):
-    if polars and not isinstance(values[0], str):
-        pytest.skip("Polars has categories of texts alone")
+    if polars and (not isinstance(values[0], str) or scikit_learn_before("1.9")):
+        pytest.skip("Polars has categories of texts alone, which scikit-learn takes from 1.9 on")
     generator = np.random.default_rng(0)
     drawn = pd.Series([values[at] for at in generator.integers(0, 3, 300)], dtype=object)
     frame = pd.DataFrame({"c": drawn, "x": generator.normal(size=300)})
