@@ -65,4 +65,4 @@ def test_a_pattern_of_words_needs_trust(tmp_path):
 
 def test_an_array_in_the_place_of_a_tensor_is_named() -> None:
     with pytest.raises(TypeError, match="field rows of CategoryTable is a ndarray; give a tensor"):
-        CategoryTable(np.zeros((2, 3)), False)  # type: ignore[arg-type]
+        CategoryTable(np.zeros((2, 3)), False)  # type: ignore[arg-type]  # an array on purpose

@@ -447,7 +447,7 @@ def _load_torchscript(path: Path) -> Model:
 
 
 def function_prefix(path: Path) -> str:
-    """The start of the names of the functions of a C file or library; names within the file are taken."""
+    """The start of the function names of a C file or library; it is none of the names that the file itself uses."""
     name = path.stem
     return re.sub(
         r"\W", "_", f"m{name}" if re.match(r"\d|wt(_small|_full)?$", name, re.IGNORECASE) else name, flags=re.ASCII

@@ -109,6 +109,13 @@ class Part:
     after: Sequence[Part] = ()  # parts whose outputs are appended to these columns, in order (links of a chain)
 
 
+def member_names(fitted: Any) -> list[str]:
+    """The names of the estimators of a vote or a stack that are not dropped, in the order of ``estimators_``."""
+    # The members of fit; an ensemble whose attributes were set by hand has none by name.
+    members = getattr(fitted, "named_estimators_", dict(fitted.estimators))
+    return [name for name, estimator in members.items() if not isinstance(estimator, str)]
+
+
 def member_parts(fitted: Any, method: str) -> list[Part]:
     """The outputs of a method of each estimator in ``fitted.estimators_``."""
     return [Part(f"estimators_.{index}", member, method) for index, member in enumerate(fitted.estimators_)]

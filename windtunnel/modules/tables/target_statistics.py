@@ -62,8 +62,8 @@ class TargetStatistics(Module):
     H_p = salt_p + sum_i factor_ip h_i    (modulo 2^64)
 
     and y_k = rows[first_k + r], where r is the number of H_p among the hashes of its combination p = ``combination_k``
-    in the order of its tables, or their count where it is not among them. One sorted list
-    holds the hashes of all combinations: each has its salt in it, which keeps those of different combinations apart.
+    in the order of its tables, or their count where it is not among them. One sorted list holds
+    the hashes of all combinations: each has its salt in it, so that those of different combinations differ.
 
     References
     ----------

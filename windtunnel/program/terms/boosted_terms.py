@@ -39,7 +39,9 @@ class BoostedTerms(Terms):
     @property
     def method(self) -> str:
         """How contributions are computed."""
-        of_network = "" if self.steps.network is None else f", integrated gradients of its network from {self._start}"
+        of_network = (
+            "" if self.steps.network is None else f", integrated gradients of its network from {self._reference}"
+        )
         return f"path-dependent TreeSHAP of its trees{of_network}"
 
     def of_rows(self, rows: Batch) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -64,7 +66,8 @@ class BoostedTerms(Terms):
         return values, base
 
     @property
-    def _start(self) -> str:
+    def _reference(self) -> str:
+        """What the features of a row are compared with, in words."""
         assert self.steps.network is not None
         known = len(self._module(self.steps.network).reference) > 0
         return "its mean input in training" if known else "the middle of its inputs"  # of files of earlier versions
@@ -74,7 +77,8 @@ class BoostedTerms(Terms):
         assert self.steps.network is not None
         network = self._module(self.steps.network)
         if len(network.reference):
-            return network.reference  # type: ignore[no-any-return]
+            reference: Tensor = network.reference
+            return reference
         middle = torch.zeros(network.sizes[0], dtype=torch.float64)
         middle[self._read(self.steps.trees)] = self._module(self.steps.trees).feature_range.mean(dim=1)
         return middle

@@ -8,7 +8,7 @@ from sklearn.ensemble import StackingClassifier, StackingRegressor
 
 from windtunnel.errors import UnsupportedEstimator
 from windtunnel.modules.tables.category_table import Identity
-from windtunnel.translators.conversions import Composite, Part
+from windtunnel.translators.conversions import Composite, Part, member_names
 from windtunnel.translators.registry import translates
 
 
@@ -29,12 +29,9 @@ def stacking_regressor(fitted: StackingRegressor) -> Composite:
 
 
 def _stack(fitted: Any, *, binary: bool) -> Composite:
-    # The members of fit; an ensemble whose attributes were set by hand has none by name.
-    members = getattr(fitted, "named_estimators_", dict(fitted.estimators))
-    names = [name for name, estimator in members.items() if not isinstance(estimator, str)]
     parts = [
         Part(name, estimator, method, output_columns=[1] if binary and method == "predict_proba" else None)
-        for name, estimator, method in zip(names, fitted.estimators_, fitted.stack_method_, strict=True)
+        for name, estimator, method in zip(member_names(fitted), fitted.estimators_, fitted.stack_method_, strict=True)
     ]
     return Composite(
         parts,

@@ -13,7 +13,7 @@ from windtunnel.modules.ensembles.ensemble import WeightedMean
 from windtunnel.modules.outputs.method_outputs import CastColumns
 from windtunnel.modules.tables.category_table import Identity
 from windtunnel.translators.arrays import tensor
-from windtunnel.translators.conversions import Composite, Part, Predictor
+from windtunnel.translators.conversions import Composite, Part, Predictor, member_names
 from windtunnel.translators.registry import translates
 
 
@@ -69,10 +69,9 @@ def voting_regressor(fitted: VotingRegressor) -> Composite:
 
 
 def _parts(fitted: Any, method: str) -> list[Part]:
-    # The members of fit; an ensemble whose attributes were set by hand has none by name.
-    members = getattr(fitted, "named_estimators_", dict(fitted.estimators))
-    names = [name for name, estimator in members.items() if not isinstance(estimator, str)]
-    return [Part(name, estimator, method) for name, estimator in zip(names, fitted.estimators_, strict=True)]
+    return [
+        Part(name, estimator, method) for name, estimator in zip(member_names(fitted), fitted.estimators_, strict=True)
+    ]
 
 
 def _weights(fitted: Any) -> np.ndarray:

@@ -26,16 +26,16 @@ def sparse_coder(fitted: Any) -> SoftThreshold | MatchingPursuit:
     if algorithm == "threshold":
         alpha = getattr(fitted, "alpha", None) if fitted.transform_alpha is None else fitted.transform_alpha
         return SoftThreshold(atoms, 1.0 if alpha is None else alpha, fitted.positive_code, fitted.split_sign)
-    if algorithm == "omp" and not fitted.positive_code:  # which the source does not take with it
+    if algorithm == "omp":
+        if fitted.positive_code:
+            raise UnsupportedEstimator(
+                f"{type(fitted).__name__} with positive_code=True and transform_algorithm='omp' does not transform; "
+                "set transform_algorithm='threshold', or positive_code=False."
+            )
         count = fitted.transform_n_nonzero_coefs
         if count is None:
             count = min(max(atoms.shape[1] / 10, 1), atoms.shape[0])
         return MatchingPursuit(atoms, int(count), fitted.split_sign)
-    if algorithm == "omp":
-        raise UnsupportedEstimator(
-            f"{type(fitted).__name__} with positive_code=True and transform_algorithm='omp' does not transform; set "
-            "transform_algorithm='threshold', or positive_code=False."
-        )
     raise UnsupportedEstimator(
         f"{type(fitted).__name__} with transform_algorithm={algorithm!r} follows a path of solutions to a tolerance, "
         "which has no exact translation; set transform_algorithm to 'omp' or 'threshold'."

@@ -16,7 +16,7 @@ from windtunnel.translators.conversions import InputColumns, Predictor
 from windtunnel.translators.registry import translates
 from windtunnel.translators.trees import TRAINABLE
 
-# Loss: link, loss that is fine-tuned.
+# Loss of the source: loss that is fine-tuned.
 LOSSES = {
     "squared_error": "squared",
     "absolute_error": "absolute",
