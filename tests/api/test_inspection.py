@@ -77,7 +77,7 @@ def test_an_eval_set_replaces_the_rows_held_out(tmp_path) -> None:
     estimator.save(tmp_path / "net.windtunnel")
     loaded = windtunnel.load(tmp_path / "net.windtunnel")
     assert (loaded.predict_proba(X) == estimator.predict_proba(X)).all()
-    with pytest.raises(windtunnel.InvalidOption, match="eval_set must be"):
+    with pytest.raises(windtunnel.BadInput, match="eval_set is a DataFrame; give"):
         estimator.fit(X[:150], y[:150], eval_set=X)
 
 

@@ -137,7 +137,7 @@ def test_the_report_compares_with_the_source_on_test_rows() -> None:
     ("test", "message"),
     [
         (frame(), r"test= is a DataFrame; give \(X, y\) or \(X, y, weight\)"),
-        ((frame(),), r"test= is a tuple"),
+        ((frame(),), "test= is a tuple of 1"),
         ((frame(), [0]), "y has 1 values for"),
         ((frame(), ["maybe"] * len(frame())), "maybe"),
         ((frame(), ["yes"] * len(frame()), -np.ones(len(frame()))), "weights are negative"),

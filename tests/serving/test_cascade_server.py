@@ -23,7 +23,7 @@ import windtunnel
 from tests.support.http_server import request, running
 from windtunnel.api.serve import application
 from windtunnel.errors import BadFile, BadInput, InvalidOption
-from windtunnel.serving.queue_steps import FullModelStep, NetStep, SmallModelStep, form_of
+from windtunnel.serving.queue_steps import FullModelStep, NetStep, SmallModelStep, kind_of
 
 
 @pytest.fixture(scope="module")
@@ -103,10 +103,10 @@ def test_a_row_without_a_column_of_the_full_model_is_rejected_at_once(cascade, r
 
 
 def test_rows_are_joined_only_where_that_changes_no_value():
-    assert form_of({"a": [1], "b": ["x"]}) == form_of({"a": [7, 8], "b": ["y", "z"]})
+    assert kind_of({"a": [1], "b": ["x"]}) == kind_of({"a": [7, 8], "b": ["y", "z"]})
     for other in ({"a": [1.5]}, {"a": ["1"]}, {"a": [None]}, {"a": [True]}, {"b": [1]}, {"a": [1, 2.5]}):
-        assert form_of(other) != form_of({"a": [1]})
-    assert form_of({"a": [1, 2.5]}) != form_of({"a": [1, 2.5]})
+        assert kind_of(other) != kind_of({"a": [1]})
+    assert kind_of({"a": [1, 2.5]}) != kind_of({"a": [1, 2.5]})
 
 
 def test_a_file_of_a_cascade_is_served_and_a_damaged_one_is_named(cascade, rows, tmp_path):

@@ -13,6 +13,7 @@ from windtunnel.api.compile import compile
 from windtunnel.api.translation import Translation
 from windtunnel.encode.row_values import check_length
 from windtunnel.encode.rows import count_rows
+from windtunnel.encode.rows_with_targets import rows_with_targets
 from windtunnel.errors import BadInput, InvalidOption, UnsupportedEstimator
 from windtunnel.serving.cascade.cascade import Cascade
 from windtunnel.serving.cascade.groups import GroupedPipeline
@@ -153,11 +154,11 @@ def _check_mappings(**options: Any) -> None:
 def _check_rows(**parts: Any) -> None:
     """Raise ``BadInput`` for anything but rows and as many targets, without weights."""
     for name, part in parts.items():
-        if not isinstance(part, tuple | list) or len(part) != 2:
-            given = f"{type(part).__name__} of {len(part)}" if isinstance(part, tuple | list) else type(part).__name__
-            raise BadInput(f"{name} is a {given}; give (X, y). A cascade takes no row weights")
-        rows = count_rows(part[0])
-        check_length(f"the target of {name}", part[1], rows)
+        X, y, weight = rows_with_targets(f"{name} is", part, "give (X, y)")
+        if weight is not None:
+            raise BadInput(f"{name} has weights, and a cascade takes none; give (X, y)")
+        rows = count_rows(X)
+        check_length(f"the target of {name}", y, rows)
         if not rows:
             raise BadInput(f"{name} has no rows; give at least one")
 

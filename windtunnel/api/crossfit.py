@@ -197,7 +197,7 @@ def _fit_pipeline_and_select(
     if trainer is not None and (trainer.max_epochs or -1) > 0:
         options["epochs"] = trainer.max_epochs
     if takes_residual := source.takes_residual_model():
-        source.fit(train if train[2] is not None else train[:2], valid, recipe=recipe, **options)
+        source.fit(train, valid, recipe=recipe, **options)
     ours, theirs = _validation_losses(members, source, recipe, valid)
     worse = (ours - theirs).exceeds_standard_error() if len(train[1]) >= MANY_ROWS else ours.mean > theirs.mean
     if not worse:

@@ -25,6 +25,7 @@ from sklearn.metrics import (
 
 from windtunnel.encode.row_values import check_length, encode_weights, to_arrays
 from windtunnel.encode.rows import count_rows
+from windtunnel.encode.rows_with_targets import rows_with_targets
 from windtunnel.errors import BadInput
 from windtunnel.program.head import Head
 from windtunnel.program.records.number_text import value_text
@@ -43,10 +44,7 @@ LOSS_METRICS: dict[str, tuple[str, Callable[..., float]]] = {
 
 def checked_test_rows(test: Any, head: Head) -> tuple[Any, ...]:
     """Test rows ``(X, y)`` or ``(X, y, weight)``; ``BadInput`` for others, and for labels that the head lacks."""
-    if not isinstance(test, (tuple, list)) or len(test) not in (2, 3):
-        count = f" of {len(test)}" if isinstance(test, (tuple, list)) else ""
-        raise BadInput(f"test= is a {type(test).__name__}{count}; give (X, y) or (X, y, weight)")
-    X, y, weight = (*test, None)[:3]
+    X, y, weight = rows_with_targets("test= is", test)
     target, rows = np.asarray(y), count_rows(X)
     head.check_has_target()
     check_length("y", target, rows)

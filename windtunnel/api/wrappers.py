@@ -34,6 +34,7 @@ from windtunnel.api.report import Report
 from windtunnel.api.translate import translate
 from windtunnel.api.translation import Translation
 from windtunnel.encode import Rows, as_column, indexable
+from windtunnel.encode.rows_with_targets import rows_with_targets
 from windtunnel.errors import InvalidOption
 from windtunnel.estimators.fitting import (
     check_needs_no_queries,
@@ -146,11 +147,11 @@ class _WindTunnel(BaseEstimator):
         options = {"validation_fraction": self.validation_fraction, "seed": self._seed()}
         recipe = Recipe.resolve(self.recipe, {name: value for name, value in options.items() if value is not None})
 
-        def part(rows: NDArray[np.int64]) -> tuple[Any, ...]:
-            return _safe_indexing(X, rows), y[rows], *(() if weight is None else (weight[rows],))
+        def part(rows: NDArray[np.int64]) -> tuple[Any, Any, Any]:
+            return _safe_indexing(X, rows), y[rows], None if weight is None else weight[rows]
 
         train_rows = np.arange(len(y))
-        train: Any = (X, y) if weight is None else (X, y, weight)
+        train = X, y, weight
         valid = None if eval_set is None else self._validation(eval_set)
         if eval_set is None and (split := self._split(y, weight, recipe)) is not None:
             train_rows, valid_rows = split
@@ -196,13 +197,12 @@ class _WindTunnel(BaseEstimator):
         if is_classifier(self):
             self.classes_ = net.classes_
 
-    def _validation(self, eval_set: Any) -> tuple[Any, ...]:
+    def _validation(self, eval_set: Any) -> tuple[Any, Any, Any]:
         """The validation rows, in the form that ``Translation.fit`` takes."""
         parts = eval_set[0] if isinstance(eval_set, list) and len(eval_set) == 1 else eval_set
-        if not isinstance(parts, tuple) or len(parts) not in (2, 3):
-            raise InvalidOption("eval_set must be (X, y), (X, y, weight), or a list with one of these")
-        rows, target, *weight = parts
-        return (self._rows(rows), column_or_1d(target), *weight)
+        accepted = "give (X, y), (X, y, weight), or a list with one of these"
+        rows, target, weight = rows_with_targets("eval_set is", parts, accepted)
+        return self._rows(rows), column_or_1d(target), weight
 
     def _seed(self) -> int | None:
         """``random_state`` as a whole number, drawn if it is a generator."""

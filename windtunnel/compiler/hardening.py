@@ -13,6 +13,7 @@ from torch import Tensor
 from windtunnel.compiler.strategies import use_fastest_forms
 from windtunnel.encode import Batch
 from windtunnel.encode.row_values import check_length, encode_weights, to_arrays
+from windtunnel.encode.rows_with_targets import rows_with_targets
 from windtunnel.errors import BadInput, InvalidOption, UnfaithfulOption
 from windtunnel.modules.base import Module
 from windtunnel.modules.trees import HardTrees, LeafOneHot, SoftLeaves, SoftSplits, SoftTrees
@@ -59,9 +60,7 @@ def validation_rows(net: TranslatedPipeline, valid: Any) -> tuple[Batch | None, 
     """Encoded rows, targets and weights of the ``valid`` argument."""
     rows, target, weight = valid, None, None
     if isinstance(valid, tuple) and not isinstance(valid, Batch):
-        if len(valid) not in (2, 3):
-            raise BadInput(f"got a tuple of {len(valid)}; give rows, (rows, target) or (rows, target, weight).")
-        rows, target, weight = valid[0], valid[1], valid[2] if len(valid) == 3 else None
+        rows, target, weight = rows_with_targets("valid= is", valid, "give X, (X, y) or (X, y, weight)")
     if rows is None:
         return None, None, None
     batch = net.encode(rows)

@@ -41,12 +41,12 @@ class Task:
     rows: Rows
     count: int  # the number of rows
     batch: Batch | None  # the encoded rows; None if the step encodes the rows of all its tasks at once
-    form: Hashable  # rows of the same form can be encoded and scored at once
+    row_kind: Hashable  # rows of equal kinds can be encoded and scored at once
     unsure: UnsureRows | None = None  # what the step before has computed; None for the first step
 
     def joins(self, other: Task) -> bool:
         """Whether one batch can hold both."""
-        return self.step is other.step and self.methods == other.methods and self.form == other.form
+        return self.step is other.step and self.methods == other.methods and self.row_kind == other.row_kind
 
 
 def main_net(model: TranslatedPipeline | Cascade) -> TranslatedPipeline:
@@ -65,30 +65,30 @@ def first_step(model: TranslatedPipeline | Cascade) -> NetStep | SmallModelStep:
     return NetStep(main_net(model))
 
 
-class Forms:
-    """The forms of the rows that a program scores."""
+class RowKinds:
+    """The kinds of the rows that a program scores, which tell what one batch can hold."""
 
     def __init__(self, program: Program) -> None:
         self._depends_on_call = program.depends_on_call()
 
     def of(self, rows: Rows, batch: Batch | None) -> Hashable:
-        """The form of a request's rows; None, which equals others, of encoded ones that can be scored with others."""
+        """The kind of a request's rows; None, which equals others, of encoded ones that can be scored with others."""
         if self._depends_on_call:
             return object()  # equals no other
-        return form_of(rows) if batch is None else None
+        return kind_of(rows) if batch is None else None
 
 
 class NetStep:
     """The only step of a plain net."""
 
     def __init__(self, net: TranslatedPipeline) -> None:
-        self._net, self._forms, self.methods = net, Forms(net.program), net.head.methods
+        self._net, self._row_kinds, self.methods = net, RowKinds(net.program), net.head.methods
 
     def task(self, methods: tuple[str, ...], rows: Rows) -> Task:
         """Encode the rows of a request, unless parts of the pipeline that run on the host take long for it."""
         batch = None if self._net.hosts else self._net.encode(rows)
         count = self._net.encoder.count_rows(rows) if batch is None else len(batch.ids)
-        return Task(self, methods, rows, count, batch, self._forms.of(rows, batch))
+        return Task(self, methods, rows, count, batch, self._row_kinds.of(rows, batch))
 
     def outputs(self, methods: Sequence[str], rows: Rows | Batch) -> Outputs:
         """The outputs of each method."""
@@ -107,7 +107,7 @@ class SmallModelStep:
 
     def __init__(self, cascade: Cascade) -> None:
         self._cascade, self._stage = cascade, cascade.stages[0]
-        self._forms, self._next = Forms(self._stage.net.program), FullModelStep(cascade)
+        self._row_kinds, self._next = RowKinds(self._stage.net.program), FullModelStep(cascade)
 
     def task(self, methods: tuple[str, ...], rows: Rows) -> Task:
         """Encode what the small model reads, unless parts of it that run on the host take long for it."""
@@ -115,7 +115,7 @@ class SmallModelStep:
         late = self._stage.net.hosts or self._stage.hosts
         batch = None if late else self._stage.encode(rows)
         count = self._stage.net.encoder.count_rows(rows) if batch is None else len(batch.ids)
-        return Task(self, methods, rows, count, batch, self._forms.of(rows, batch))
+        return Task(self, methods, rows, count, batch, self._row_kinds.of(rows, batch))
 
     def outputs(self, methods: Sequence[str], rows: Rows) -> Outputs:
         """The outputs of each method, through both steps."""
@@ -134,7 +134,7 @@ class FullModelStep:
 
     def __init__(self, cascade: Cascade) -> None:
         self._cascade, self._stage = cascade, cascade.stages[1]
-        self._forms = Forms(self._stage.net.program)
+        self._row_kinds = RowKinds(self._stage.net.program)
 
     def task(
         self, task: Task, probabilities: NDArray[Any], shared: NDArray[Any], confident: NDArray[np.bool_]
@@ -147,7 +147,7 @@ class FullModelStep:
         late = self._stage.net.hosts or self._stage.hosts
         batch = None if late else self._stage.encode(rows, shared)
         unsure = UnsureRows(shared, probabilities, positions)
-        return Task(self, task.methods, rows, len(positions), batch, self._forms.of(rows, batch), unsure)
+        return Task(self, task.methods, rows, len(positions), batch, self._row_kinds.of(rows, batch), unsure)
 
     def run(self, tasks: Sequence[Task]) -> Sequence[Outputs]:
         """The outputs of each task, with the rows that the small model predicted."""
@@ -168,17 +168,17 @@ class FullModelStep:
         )
 
 
-def form_of(rows: Rows) -> Hashable:
-    """Rows with equal forms can be joined, and none of them is read otherwise than by itself.
+def kind_of(rows: Rows) -> Hashable:
+    """Rows of equal kinds can be joined, and none of them is read otherwise than by itself.
 
-    Columns are lists of values of one type, as pandas reads 1 otherwise beside 2.5 or a text. The form of
-    other kinds of rows equals no other.
+    Columns are lists of values of one type, as pandas reads 1 otherwise beside 2.5 or a text. Other rows
+    are of a kind that equals no other.
     """
     if not isinstance(rows, dict) or not all(type(column) is list for column in rows.values()):
         return object()
-    kinds = {name: {*map(type, column)} for name, column in rows.items()}
-    single = all(len(types) == 1 for types in kinds.values())
-    return tuple((name, *types) for name, types in kinds.items()) if single else object()
+    types = {name: {*map(type, column)} for name, column in rows.items()}
+    single = all(len(of_column) == 1 for of_column in types.values())
+    return tuple((name, *of_column) for name, of_column in types.items()) if single else object()
 
 
 def _joined(tasks: Sequence[Task], encode: Callable[..., Batch]) -> Batch:

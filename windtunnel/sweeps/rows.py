@@ -11,7 +11,8 @@ from typing import Any
 from sklearn.utils import resample
 
 from windtunnel.encode import Batch, as_frame, count_rows
-from windtunnel.errors import BadInput, InvalidOption
+from windtunnel.encode.rows_with_targets import rows_with_targets
+from windtunnel.errors import InvalidOption
 from windtunnel.program.translate_options import MAX_CALIBRATION_ROWS
 from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.trainers.data.encoded_rows import EncodedRows
@@ -89,7 +90,5 @@ def _layout(net: TranslatedPipeline) -> Any:
     return list(encoder.numbers), categories, encoder.names, encoder.width, encoder.dtype
 
 
-def _checked_rows(part: Any, name: str) -> tuple[Any, ...]:
-    if not isinstance(part, tuple) or isinstance(part, Batch) or len(part) not in (2, 3) or part[1] is None:
-        raise BadInput(f"{name} is a {type(part).__name__}; a sweep takes (X, y) or (X, y, weight) with raw rows")
-    return part
+def _checked_rows(part: Any, name: str) -> tuple[Any, Any, Any]:
+    return rows_with_targets(f"{name} is", part, "a sweep takes (X, y) or (X, y, weight) with raw rows")

@@ -341,7 +341,7 @@ def test_parts_of_files_that_do_not_fit_are_noticed(rows, tmp_path):
 def test_arguments_that_are_no_rows_with_targets_are_rejected(pipeline, rows):
     train = valid = rows
     for wrong, message in [
-        ((*train, np.ones(len(train[1]))), "train is a tuple of 3; give .X, y.. A cascade takes no row weights"),
+        ((*train, np.ones(len(train[1]))), "train has weights, and a cascade takes none; give .X, y."),
         (train[0], "train is a DataFrame; give"),
         ((train[0], train[1][:5]), "the target of train has 5 values for"),
         ((train[0], np.repeat(train[1][:1], len(train[1]))), "lack a class of the pipeline"),

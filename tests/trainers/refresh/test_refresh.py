@@ -192,7 +192,7 @@ def test_arguments_are_checked(path: Path) -> None:
     with pytest.raises(BadInput, match="the loader new= yielded a DataFrame"):
         net.refresh([rows[0]])
     for without in ((rows[0], None), [(rows[0], None)]):
-        with pytest.raises(BadInput, match="new= has None in the place of targets"):
+        with pytest.raises(BadInput, match="new= (is|yielded) a tuple with None in the place of targets"):
             net.refresh(without)
     with pytest.raises(InvalidOption, match="backend that is fixed"):
         windtunnel.compile(net, backend="torchscript").refresh(rows)

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from windtunnel.encode import Batch
 from windtunnel.encode.row_values import check_length, encode_weights, to_arrays
+from windtunnel.encode.rows_with_targets import rows_with_targets
 from windtunnel.errors import BadInput
 from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.trainers.data.encoded_loader import Item
@@ -20,12 +21,8 @@ ACCEPTED = (
 
 def encode_item(net: TranslatedPipeline, item: Any, *, training: bool = False) -> Item:
     """Encode an item of a loader, ``(rows, target)`` or ``(rows, target, weight)``."""
-    if not isinstance(item, (tuple, list)) or isinstance(item, Batch) or len(item) not in (2, 3):
-        got = f"{type(item).__name__} of {len(item)}" if isinstance(item, (tuple, list)) else type(item).__name__
-        raise BadInput(f"the loader yielded a {got}; {ACCEPTED}")
-    rows, target, weight = encode(net, *item, training=training)
-    if target is None:
-        raise BadInput(f"the loader yielded None as a target; {ACCEPTED}")
+    rows, target, weight = encode(net, *rows_with_targets("the loader yielded", item, ACCEPTED), training=training)
+    assert target is not None
     if rows.numbers.shape[0] == 0:
         raise BadInput("the loader yielded a batch without rows; leave it out")
     return (rows, target) if weight is None else (rows, target, weight)

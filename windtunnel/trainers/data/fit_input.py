@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from windtunnel.encode.rows_with_targets import rows_with_targets
 from windtunnel.errors import BadInput, warn_caller
 from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.progress import Phase
@@ -15,6 +16,8 @@ from windtunnel.trainers.data.loader import loader
 from windtunnel.trainers.data.loader_adapter import LoaderAdapter
 from windtunnel.trainers.data.rows_of_loader import GIB, memory_limit, read_rows
 from windtunnel.trainers.recipe import LARGEST_BATCH, Recipe
+
+ACCEPTED = "give (X, y) or (X, y, weight), or a loader of such batches"
 
 
 @dataclass(frozen=True)
@@ -43,18 +46,15 @@ class FitInput:
         if isinstance(data, EncodedRows | LoaderAdapter):
             return data
         if isinstance(data, tuple):
-            if len(data) not in (2, 3) or data[1] is None:
-                raise BadInput(f"{self.role} is a tuple of {len(data)}; give (X, y) or (X, y, weight), or a loader")
-            if _is_empty(data[0]):
+            X, y, weight = rows_with_targets(f"{self.role} is", data, ACCEPTED)
+            if _is_empty(X):
                 raise BadInput(f"{self.role} has no rows; give at least one")
-            return self._in_memory(data)
+            return self._in_memory(X, y, weight)
         if isinstance(data, Iterable) and not isinstance(data, (str, dict)) and not hasattr(data, "columns"):
             return self._loaded(LoaderAdapter(self.net, data, training=self.role == "train"))
-        raise BadInput(
-            f"{self.role} is a {type(data).__name__}; give (X, y) or (X, y, weight), or a loader of such batches"
-        )
+        raise BadInput(f"{self.role} is a {type(data).__name__}; {ACCEPTED}")
 
-    def _in_memory(self, rows: tuple[Any, ...]) -> EncodedRows:
+    def _in_memory(self, *rows: Any) -> EncodedRows:
         size = self.recipe.batch_size or LARGEST_BATCH
         with Phase("encoding the rows"):
             return loader(self.net, *rows, batch_size=size, seed=self.recipe.seed, training=self.role == "train")
@@ -64,7 +64,7 @@ class FitInput:
         if (reason := self._why_streamed(batches)) is None:
             limit = memory_limit(self.recipe.loader_memory)
             if (rows := read_rows(batches, limit, self.recipe.seed)) is not None:
-                return self._in_memory(rows)
+                return self._in_memory(*rows)
             reason = (
                 f"its rows take more than {limit / GIB:.3g} GiB once encoded (loader_memory= sets another limit; "
                 "windtunnel.stream reads Parquet files faster)"

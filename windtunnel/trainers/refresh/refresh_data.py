@@ -14,6 +14,7 @@ from torch import Tensor
 from windtunnel.encode import UNKNOWN_ID, Batch, as_frame
 from windtunnel.encode.row_values import to_arrays
 from windtunnel.encode.rows import count_rows, dimensions
+from windtunnel.encode.rows_with_targets import rows_with_targets
 from windtunnel.errors import BadInput
 from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.trainers.data.encoding import check_weights, encode
@@ -22,6 +23,7 @@ from windtunnel.trainers.data.labelled_rows import LabelledRows, Targets
 from windtunnel.trainers.data.loader_adapter import LoaderAdapter
 
 HELD_OUT = 0.2
+ACCEPTED = "refresh takes (X, y) or (X, y, weight), or a loader of such batches"
 
 
 @dataclass(frozen=True)
@@ -44,7 +46,7 @@ class RefreshData:
         for name, data in (("new", new), ("valid", valid), ("replay", replay)):
             if data is not None and not isinstance(data[0], Batch) and count_rows(data[0]) == 0:
                 raise BadInput(f"{name} has no rows; give at least one")
-        parts = [_encode(net, data) for data in (new, valid, replay) if data is not None]
+        parts = [_encode(net, *data) for data in (new, valid, replay) if data is not None]
         first = len(parts[0][1])
         last = 0 if replay is None else len(parts[-1][1])
         total = sum(len(part[1]) for part in parts)
@@ -63,43 +65,32 @@ class RefreshData:
         return LabelledRows(self.rows, Targets(self.target, self.weight)).take(mask)
 
 
-def read_input(net: TranslatedPipeline, name: str, data: Any) -> tuple[Any, ...] | None:
-    """Rows as a tuple ``(X, y)`` or ``(X, y, weight)``: a tuple itself, or all items of a loader in one.
+def read_input(net: TranslatedPipeline, name: str, data: Any) -> tuple[Any, Any, Any] | None:
+    """Rows, targets and weights, None where there are none: those of a tuple, or of all items of a loader.
 
     ``BadInput`` for anything else, and for a loader that another translation encodes.
     """
     if data is None and name != "new":
         return None
-    if isinstance(data, tuple) and not isinstance(data, Batch) and len(data) in (2, 3):
-        return _with_target(f"{name}=", data)
+    if isinstance(data, tuple):
+        return rows_with_targets(f"{name}= is", data, ACCEPTED)
     if isinstance(data, float):
         raise BadInput(
             f"{name}={data} is a fraction of rows, but a translation keeps no rows, only their counts and quantiles. "
             f"Give the rows themselves; a sample of them will do: {name}=(X_old, y_old)"
         )
-    if not isinstance(data, Iterable) or isinstance(data, (tuple, str, dict)) or hasattr(data, "columns"):
-        raise BadInput(
-            f"{name}= is a {type(data).__name__}; refresh takes (X, y) or (X, y, weight), or a loader of such batches"
-        )
+    if not isinstance(data, Iterable) or isinstance(data, (str, dict)) or hasattr(data, "columns"):
+        raise BadInput(f"{name}= is a {type(data).__name__}; {ACCEPTED}")
     if (schema := LoaderAdapter(net, data).schema) is not None:
         schema.check(net, f"the loader {name}=")
-    items = [_checked_item(name, item) for item in data]
-    if not items or len({*map(len, items)}) > 1:
-        raise BadInput(f"the loader {name}= yielded nothing, or weights with some batches only; give all or none")
-    return tuple(_concatenate([*parts]) for parts in zip(*items, strict=True))
-
-
-def _checked_item(name: str, item: Any) -> Any:
-    if not isinstance(item, (tuple, list)) or isinstance(item, Batch) or len(item) not in (2, 3):
-        accepted = "(rows, target) or (rows, target, weight)"
-        raise BadInput(f"the loader {name}= yielded a {type(item).__name__}; give {accepted}")
-    return _with_target(f"the loader {name}=", item)
-
-
-def _with_target(where: str, item: Any) -> tuple[Any, ...]:
-    if item[1] is None:
-        raise BadInput(f"{where} has None in the place of targets; refresh learns from them")
-    return tuple(item[:2] if item[-1] is None else item)
+    items = [rows_with_targets(f"the loader {name}= yielded", item) for item in data]
+    if not items:
+        raise BadInput(f"the loader {name}= yielded nothing; give at least one batch")
+    rows, targets, weights = map(list, zip(*items, strict=True))
+    without = [weight is None for weight in weights]
+    if any(without) and not all(without):
+        raise BadInput(f"the loader {name}= yielded weights with some batches only; give all of them weights, or none")
+    return _concatenate(rows), _concatenate(targets), None if all(without) else _concatenate(weights)
 
 
 def _concatenate(parts: list[Any]) -> Any:
@@ -114,12 +105,11 @@ def _concatenate(parts: list[Any]) -> Any:
     return pd.concat([as_frame(to_arrays(part)) for part in parts], ignore_index=True)
 
 
-def _encode(net: TranslatedPipeline, data: Any) -> tuple[Batch, Tensor, Tensor]:
-    X, y, *weight = data
+def _encode(net: TranslatedPipeline, X: Any, y: Any, weight: Any) -> tuple[Batch, Tensor, Tensor]:
     if isinstance(X, Batch):  # encoded before ids for new categories were added
         added = len(net.encoder.categories) - X.ids.shape[1]
         X = Batch(X.numbers, torch.nn.functional.pad(X.ids, (0, max(added, 0)), value=UNKNOWN_ID))
-    rows, target, weights = encode(net, X, y, *weight, training=True)
+    rows, target, weights = encode(net, X, y, weight, training=True)
     assert target is not None
     check_weights(weights)
     return rows, target, torch.ones(len(target)) if weights is None else weights
