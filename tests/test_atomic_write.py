@@ -48,3 +48,32 @@ def test_an_error_leaves_the_old_file(tmp_path: Path) -> None:
         temporary.write_bytes(b"new")
         raise KeyError
     assert path.read_bytes() == b"old" and os.listdir(tmp_path) == ["model"]
+
+
+def test_a_link_leads_to_the_new_file(tmp_path: Path) -> None:
+    (tmp_path / "store").mkdir()
+    stored, link = tmp_path / "store" / "v1", tmp_path / "current.csv"
+    write_atomically(stored, b"old")
+    link.symlink_to(stored)
+    with replacing(link) as temporary:
+        assert temporary.parent == stored.parent and temporary.suffix == ".csv"
+        temporary.write_bytes(b"new")
+    assert link.is_symlink() and stored.read_bytes() == b"new" and os.listdir(tmp_path / "store") == ["v1"]
+
+
+def test_the_new_file_has_the_permissions_of_the_old_one(tmp_path: Path) -> None:
+    path = tmp_path / "model"
+    write_atomically(path, b"old")
+    path.chmod(0o600)
+    write_atomically(path, b"new")
+    assert path.stat().st_mode & 0o777 == 0o600 and path.read_bytes() == b"new"
+
+
+def test_pipes_devices_and_folders_stay(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(FileExistsError, match="is a pipe or a device"):
+        write_atomically(tmp_path / "pipe", b"new")
+    for folder in (tmp_path, ""):
+        with pytest.raises(IsADirectoryError, match=f"'{folder}'"):
+            write_atomically(folder, b"new")
+    assert os.listdir(tmp_path) == ["pipe"] and not (tmp_path / "pipe").is_file()

@@ -45,6 +45,14 @@ def test_categories_of_pandas_are_accepted_as_they_are_and_as_text(tmp_path: Pat
         np.testing.assert_allclose(model.predict(rows)["probability_1"], source.predict_proba(X)[:, 1], rtol=1e-9)
 
 
+def test_a_fitted_estimator_is_saved_as_its_translation(tmp_path: Path) -> None:
+    X, y = pd.DataFrame({"x": np.linspace(0, 1, 60)}), np.arange(60) % 2
+    estimator = windtunnel.WindTunnelClassifier(LogisticRegression(), recipe=windtunnel.Recipe(epochs=1)).fit(X, y)
+    windtunnel.mlflow.save_model(estimator, tmp_path / "model", input_example=X.head(3))
+    loaded = windtunnel.mlflow.load_model(str(tmp_path / "model"))
+    np.testing.assert_array_equal(loaded.predict_proba(X), estimator.predict_proba(X))
+
+
 def test_further_arguments_and_an_example_without_names(tmp_path: Path) -> None:
     X = np.linspace(0, 1, 60).reshape(-1, 1)
     net = windtunnel.compile(LogisticRegression().fit(X, X[:, 0] > 0.5))

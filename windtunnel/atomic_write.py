@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import secrets
+import stat
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -34,25 +36,34 @@ def check_folder(path: str | PathLike[str]) -> None:
 def replacing(path: str | PathLike[str]) -> Iterator[Path]:
     """A temporary file beside ``path``, with the same suffix; it replaces ``path`` when the block ends without error.
 
-    Readers see the old file or the new one, never a part of it. Temporary files that killed processes left in the
-    folder are removed: a living process holds a lock on its own.
+    Readers see the old file or the new one, never a part of it. The new file has the permissions of the old one. Where
+    ``path`` is a symbolic link, the file that it leads to is replaced. Temporary files that killed processes left in
+    the folder are removed: a living process holds a lock on its own.
 
     Raises
     ------
     FileNotFoundError
         There is no such folder.
+    FileExistsError
+        ``path`` is a pipe or a device.
     OSError
         The file cannot be written, because the disk is full for example. The error names ``path``.
     """
-    target = Path(path)
+    target = Path(path).resolve()
     check_folder(target)
+    if target.is_dir():
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), os.fspath(path))
+    if target.exists() and not target.is_file():
+        raise FileExistsError(f"{os.fspath(path)!r} is a pipe or a device; give the path of a file.")
     temporary: Path | None = None
     try:
         _remove_leftovers(target.parent)
-        temporary, held = _create(target)
+        temporary, held = _create(target.with_name(Path(path).name))
         with held:
             yield temporary
             os.fsync(held)
+            if target.exists():
+                temporary.chmod(stat.S_IMODE(target.stat().st_mode))
             if sys.platform == "win32":
                 held.close()  # an open file cannot be moved there
             os.replace(temporary, target)

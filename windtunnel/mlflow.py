@@ -28,6 +28,7 @@ def save_model(net: Translation, path: str | PathLike[str], *, input_example: pd
     Parameters
     ----------
     net : Translation
+        A fitted ``WindTunnelClassifier`` or ``WindTunnelRegressor`` stands for its ``translation_``.
     path : path
         A folder that does not exist.
     input_example : DataFrame
@@ -46,6 +47,7 @@ def log_model(net: Translation, name: str = "model", *, input_example: pd.DataFr
     Parameters
     ----------
     net : Translation
+        A fitted ``WindTunnelClassifier`` or ``WindTunnelRegressor`` stands for its ``translation_``.
     name : str
     input_example : DataFrame
         A few raw rows.
@@ -83,6 +85,7 @@ def _load_pyfunc(path: str) -> TablePredictor:
 
 def _model(net: Translation, folder: Path, example: pd.DataFrame) -> dict[str, Any]:
     """Arguments of MLflow's ``save_model`` and ``log_model``."""
+    net = getattr(net, "translation_", net)  # of a fitted WindTunnelClassifier or WindTunnelRegressor
     if not isinstance(example, pd.DataFrame):
         raise BadInput(f"input_example is a {type(example).__name__}; give a DataFrame of a few raw rows")
     net.save(folder / FILE)

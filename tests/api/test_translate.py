@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import os
 import pickle
 from collections.abc import Callable
 from dataclasses import replace
@@ -20,6 +21,7 @@ from case import NUMBERS, Case, quick, table, targets
 from cases import CASES, estimators, parametrized
 from catboost import CatBoostClassifier
 from lightgbm import Booster, LGBMClassifier, LGBMRegressor
+from module_cases import MODULE_CASES
 from parity import assert_case, assert_same, compiled, reindexed_rows, source_output, translated
 from scipy import sparse
 from sklearn.compose import make_column_transformer
@@ -49,6 +51,9 @@ from windtunnel.testing import fingerprint
 from windtunnel.translators.scikit_learn_version import scikit_learn_before
 
 TREES = [case for case in CASES.values() if "trees" in case.id or "booster" in case.id]
+MODULES_AND_TREES = {case.id: case for case in (*(CASES[name] for name in MODULE_CASES), *TREES)}
+FLOAT32 = (CASES if "WINDTUNNEL_FUZZ" in os.environ else MODULES_AND_TREES).values()
+"""Every module at least once, and all trees, whose thresholds float32 rounds; the whole table is for long runs."""
 
 
 @pytest.mark.whole_table
@@ -74,7 +79,7 @@ def test_parity(case: Case, tmp_path: Path) -> None:
     assert pd.DataFrame(rows).equals(pd.DataFrame(before))
 
 
-@parametrized()
+@parametrized(*FLOAT32)
 def test_parity_in_float32(case: Case, tmp_path: Path) -> None:
     net = windtunnel.compile(case.fitted(), dtype=torch.float32)
     assert_case(case, net)

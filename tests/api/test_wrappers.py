@@ -8,10 +8,13 @@ from catboost import CatBoostClassifier, Pool
 from scipy.sparse import issparse
 from sklearn import config_context
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.calibration import CalibratedClassifierCV
 from sklearn.compose import make_column_transformer
 from sklearn.datasets import load_breast_cancer, load_diabetes, make_classification
 from sklearn.exceptions import NotFittedError
 from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.feature_selection import SequentialFeatureSelector
+from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
@@ -180,7 +183,7 @@ def test_a_pipeline_of_the_other_kind(estimator, message):
 def test_translating_a_tuned_estimator_points_to_its_translation():
     X, y = load_breast_cancer(return_X_y=True)
     fitted = WindTunnelClassifier(LogisticRegression(max_iter=5000), recipe=Recipe(epochs=1)).fit(X[:, :3], y)
-    with pytest.raises(UnsupportedEstimator, match="take its translation_"):
+    with pytest.raises(UnsupportedEstimator, match="Alone, its translation_ can be compiled"):
         windtunnel.translate(fitted)
 
 
@@ -352,3 +355,49 @@ def test_a_fitted_wrapper_is_compiled_as_its_translation() -> None:
     fitted = WindTunnelClassifier(make_pipeline(StandardScaler(), LogisticRegression()), recipe=Recipe(epochs=1))
     fitted.fit(X, y)
     np.testing.assert_allclose(windtunnel.compile(fitted).predict_proba(X), fitted.predict_proba(X), atol=1e-5)
+
+
+def test_rows_that_are_given_in_another_way_are_named() -> None:
+    X, y = frame_and_labels()
+    estimator, train, valid = WindTunnelClassifier(LogisticRegression()), (X[:80], y[:80]), (X[80:], y[80:])
+    for arguments in ((train, valid), (*train, valid)):
+        with pytest.raises(BadInput, match=r"validation rows are eval_set=\(X, y\)"):
+            estimator.fit(*arguments)
+    with pytest.raises(BadInput, match="eval_set has 2 sets of rows; give one"):
+        estimator.fit(X, y, eval_set=[train, valid])
+    labels = np.where(y, "yes", "no").astype(object)
+    labels[3] = None
+    with pytest.raises(BadInput, match="1 of 120 targets are missing"):
+        estimator.fit(X, labels)
+
+
+def test_translations_are_no_pipelines() -> None:
+    X, y = frame_and_labels()
+    net = windtunnel.translate(LogisticRegression().fit(X, y))
+    with pytest.raises(InvalidOption, match="pipeline is a translation"):
+        WindTunnelClassifier(net).fit(X, y)
+    with pytest.raises(UnsupportedEstimator, match="not its translation"):
+        windtunnel.crossfit(net, X, y)
+    with pytest.raises(InvalidOption, match="crossfit takes the weights of rows as weight="):
+        windtunnel.crossfit(LogisticRegression(), X, y, sample_weight=np.ones(len(y)))
+    calibrated = CalibratedClassifierCV(FrozenEstimator(net)).fit(X, y)
+    inner = WindTunnelClassifier(LogisticRegression(), recipe=Recipe(epochs=1))
+    for outer in (calibrated, make_pipeline(StandardScaler(), inner).fit(X, y)):
+        with pytest.raises(
+            UnsupportedEstimator, match="is translated already. Alone, (it|its translation_) can be compiled"
+        ):
+            windtunnel.compile(outer)
+
+
+def test_missing_numbers_that_the_source_takes_are_taken_by_a_selector() -> None:
+    X, y = frame_and_labels()
+    X = X.mask(X > 2)
+    estimator = WindTunnelClassifier(lgb.LGBMClassifier(n_estimators=3, verbosity=-1), recipe=Recipe(epochs=1))
+    selector = SequentialFeatureSelector(estimator, n_features_to_select=1, cv=2).fit(X, y)
+    assert selector.get_support().sum() == 1
+
+
+def frame_and_labels() -> tuple[pd.DataFrame, np.ndarray]:
+    random = np.random.default_rng(0)
+    X = pd.DataFrame(random.normal(size=(120, 3)), columns=list("abc"))
+    return X, (X["a"] + random.normal(size=120) > 0).to_numpy().astype(int)

@@ -11,6 +11,7 @@ import pytest
 import torch
 from case import Case, table
 from cases import CASES, parametrized
+from module_cases import MODULE_CASES
 from parity import assert_same, compiled, reindexed_rows
 from sklearn.decomposition import NMF
 from sklearn.linear_model import LogisticRegression
@@ -54,8 +55,11 @@ SPREAD = [
     "columns of columns, named by pandas",
     "nothing but passing",
 ]
-ONNX = CASES.values() if "WINDTUNNEL_FUZZ" in os.environ else [CASES[name] for name in SPREAD]
+EVERY = "WINDTUNNEL_FUZZ" in os.environ
+ONNX = CASES.values() if EVERY else [CASES[name] for name in SPREAD]
 """Exporting takes a second or two, so that the whole table is for long runs."""
+SCRIPTED = CASES.values() if EVERY else [CASES[name] for name in dict.fromkeys((*SPREAD, *MODULE_CASES))]
+"""Every module at least once; the whole table takes minutes."""
 PIPELINE = "rare, two-hot, trees"
 BACKENDS = ("torchscript", "onnx")
 SHARED = [PIPELINE, "trees of three classes", "booster over pandas categories", "weights"]
@@ -77,7 +81,7 @@ def assert_as_eager(case: Case, backend: str) -> None:
                 torch.testing.assert_close(found, wanted, rtol=1e-9, atol=1e-9, equal_nan=True, msg=method)
 
 
-@parametrized()
+@parametrized(*SCRIPTED)
 def test_torchscript(case: Case) -> None:
     assert_as_eager(case, "torchscript")
 

@@ -380,7 +380,7 @@ def test_columns_may_have_the_names_of_the_frame():
     net = windtunnel.compile(LogisticRegression().fit(rows, rows["score"] > 0))
     explained = net.explain(rows[:4], rows)
     frame = explained.to_frame()
-    assert frame.columns.tolist() == ["base", "score", "base", "output", "score"]
+    assert frame.columns.tolist() == ["base", "score (term)", "base (term)", "output (term)", "score"]
     np.testing.assert_array_equal(frame.to_numpy()[:, 1:4], explained.values[:, :, 0])
 
 

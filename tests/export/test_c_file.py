@@ -13,6 +13,7 @@ from c_library import CLibrary
 from lightgbm import LGBMClassifier, LGBMRegressor
 from sklearn.compose import make_column_transformer
 from sklearn.decomposition import PCA
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.impute import MissingIndicator, SimpleImputer
 from sklearn.kernel_approximation import AdditiveChi2Sampler
@@ -91,6 +92,21 @@ def test_a_library_gives_what_the_source_gives(trees, tmp_path):
     _, positions = called(library, "predict", rows, 1, np.int32)
     labels = (ctypes.c_char_p * 3).in_dll(library, "my_model_labels")
     assert [labels[at].decode() for at in positions[:, 0]] == trees.predict(rows).tolist()
+
+
+def test_scores_of_a_library_are_those_of_transformers_alone(tmp_path):
+    X = TABLE[["size", "double"]].to_numpy()
+    for source, has_scores in ((LinearDiscriminantAnalysis(), False), (PCA(1), True)):
+        net = windtunnel.compile(source.fit(X, LABELS))
+        built(net, tmp_path)
+        (tmp_path / "model.so").rename(tmp_path / "my model.so")
+        model = serving.load(tmp_path / "my model.so", trusted=True)
+        columns = {"0": X[:, 0], "1": X[:, 1]}
+        if has_scores:
+            np.testing.assert_array_equal(model.scores(columns), net.transform(X))
+        else:
+            with pytest.raises(AttributeError, match="has no scores"):
+                model.scores(columns)
 
 
 def test_what_the_source_rejects_has_an_error_code(tmp_path):

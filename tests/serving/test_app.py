@@ -119,6 +119,8 @@ REJECTED = {
     "an unknown category": ([GOOD | {"city": "x" * 50_000}], 422, "city"),
     "no rows": ([], 422, "at least one row"),
     "a number": (7, 422, "list of rows"),
+    "columns": ({"city": ["Rom"], "age": [50]}, 422, "an object with 'city', 'age'"),
+    "the name of a model": ({"rows": [GOOD], "model": "other"}, 422, "an object with 'model'"),
     "no body": (b"", 422, "JSON"),
     "half of a JSON": (b'[{"city"', 422, "JSON"),
     "nested deeply": (b"[" * 90_000, 422, "JSON"),

@@ -20,7 +20,7 @@ from torch import Tensor
 from windtunnel.api.compile import exact_translation
 from windtunnel.api.translation import Translation
 from windtunnel.compiler.strategies import use_fastest_forms
-from windtunnel.errors import BadInput, InvalidOption, warn_caller
+from windtunnel.errors import BadInput, InvalidOption, UnsupportedEstimator, warn_caller
 from windtunnel.estimators.cross_fitted import CrossFittedClassifier, CrossFittedRegressor, check_column
 from windtunnel.modules.base import Module
 from windtunnel.modules.ensembles.log_pool import LogPool
@@ -112,6 +112,10 @@ def crossfit(
     --------
     >>> net = windtunnel.crossfit(pipeline, X, y, folds=5, time=X["day"])  # doctest: +SKIP
     """
+    if "sample_weight" in options:
+        raise InvalidOption("crossfit takes the weights of rows as weight=")
+    if isinstance(pipeline, Translation):
+        raise UnsupportedEstimator("crossfit fits copies of a pipeline; give the pipeline, not its translation")
     overrides = {name: options.pop(name) for name in [*options] if name not in ARGUMENTS_OF_FIT}
     if recipe is None or isinstance(recipe, str):
         overrides = {"seed": seed, **overrides}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from windtunnel.api.translation import Translation
@@ -80,9 +79,6 @@ def translate(
     look_up_sums(net)
     check_level(net.program, level)
     softens = may_soften(net.program)
-    if softens and net.head.link == "probabilities" and not isinstance(net.head.classes, list):
-        # Outputs of soft trees do not quite add up to 1, and may be below 0 or above 1.
-        net.replace_head(replace(net.head, link="shares"))
     use_fastest_forms(net)
     net.mark_initial_weights()
     calibration = None

@@ -11,6 +11,7 @@ from os import PathLike
 from typing import Any, Self
 
 import numpy as np
+import pandas as pd
 import torch
 from numpy.typing import NDArray
 from scipy.sparse import issparse
@@ -35,7 +36,7 @@ from windtunnel.api.translate import translate
 from windtunnel.api.translation import Translation
 from windtunnel.encode import Rows, as_column, indexable
 from windtunnel.encode.rows_with_targets import rows_with_targets
-from windtunnel.errors import InvalidOption
+from windtunnel.errors import BadInput, InvalidOption
 from windtunnel.estimators.fitting import (
     check_needs_no_queries,
     clone_for_refit,
@@ -123,7 +124,16 @@ class _WindTunnel(BaseEstimator):
             Row weights for the pipeline's last step and for the loss.
         eval_set : (X, y), (X, y, weight), or a list with one of these, optional
             Validation rows in the place of those that are held out.
+
+        Raises
+        ------
+        BadInput
+            Missing labels, or rows that are not given as above.
+        InvalidOption
+            A wrong option, or a pipeline that is a translation already.
         """
+        if isinstance(sample_weight, tuple) or (isinstance(X, tuple) and isinstance(y, tuple)):
+            raise BadInput("an estimator is fitted by fit(X, y, sample_weight); validation rows are eval_set=(X, y)")
         before = dict(self.__dict__)
         try:
             self._fit(X, y, sample_weight, eval_set)
@@ -142,6 +152,8 @@ class _WindTunnel(BaseEstimator):
         # Names and number of columns. The pipeline checks the values.
         validate_data(self, X, y=y, skip_check_array=True)
         y = column_or_1d(y, warn=True)
+        if is_classifier(self) and (missing := pd.isna(y).sum()):
+            raise BadInput(f"{missing} of {len(y)} targets are missing (NaN or None); drop these rows")
         check_consistent_length(X, y)
         weight = None if sample_weight is None else _check_sample_weight(sample_weight, X)
         options = {"validation_fraction": self.validation_fraction, "seed": self._seed()}
@@ -199,7 +211,10 @@ class _WindTunnel(BaseEstimator):
 
     def _validation(self, eval_set: Any) -> tuple[Any, Any, Any]:
         """The validation rows, in the form that ``Translation.fit`` takes."""
-        parts = eval_set[0] if isinstance(eval_set, list) and len(eval_set) == 1 else eval_set
+        sets = eval_set if isinstance(eval_set, list) and all(isinstance(part, tuple) for part in eval_set) else []
+        if len(sets) > 1:
+            raise BadInput(f"eval_set has {len(sets)} sets of rows; give one, that of the validation rows")
+        parts = sets[0] if sets else eval_set
         accepted = "give (X, y), (X, y, weight), or a list with one of these"
         rows, target, weight = rows_with_targets("eval_set is", parts, accepted)
         return self._rows(rows), column_or_1d(target), weight
@@ -228,6 +243,11 @@ class _WindTunnel(BaseEstimator):
         return np.flatnonzero(~held_out), np.flatnonzero(held_out)
 
     def _source(self) -> Any:
+        if isinstance(self._pipeline(), Translation):
+            raise InvalidOption(
+                "pipeline is a translation, which holds no pipeline to fit; give the pipeline, or call fit((X, y), "
+                "valid) of the translation"
+            )
         source = clone_unfitted(self._pipeline())
         check_needs_no_queries(source)
         if is_classifier(source) != is_classifier(self):
@@ -241,8 +261,11 @@ class _WindTunnel(BaseEstimator):
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         source = self._pipeline()
+        if hasattr(source, "__sklearn_tags__"):
+            of_source = get_tags(source).input_tags
+            for name in ("sparse", "allow_nan", "string", "categorical"):
+                setattr(tags.input_tags, name, getattr(of_source, name))
         tags.input_tags.two_d_array = not takes_sequence(source)
-        tags.input_tags.sparse = hasattr(source, "__sklearn_tags__") and get_tags(source).input_tags.sparse
         return tags
 
     def _pipeline(self) -> Any:

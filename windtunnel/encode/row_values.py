@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from scipy import sparse
 from torch import Tensor
 
 from windtunnel.errors import BadInput
@@ -15,7 +16,7 @@ def to_arrays(values: Any) -> Any:
     """Convert tensors, alone or as columns of a dict, to arrays."""
     if isinstance(values, Tensor):
         return values.numpy(force=True)
-    if isinstance(values, dict):
+    if isinstance(values, dict) and not sparse.issparse(values):  # a DOK matrix is a dict
         return {name: to_arrays(column) for name, column in values.items()}
     return values
 

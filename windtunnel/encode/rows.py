@@ -200,6 +200,8 @@ def dimensions(values: Any) -> int:
     """The number of dimensions of rows or of a column; a sequence of sequences has two."""
     if hasattr(values, "shape"):
         return len(values.shape)
+    if isinstance(values, pa.Array | pa.ChunkedArray):
+        return 1
     if not isinstance(values, Sequence) or isinstance(values, str | bytes):
         return 0
     return 2 if len(values) and all(isinstance(row, list | tuple | np.ndarray) for row in values) else 1

@@ -77,16 +77,19 @@ class Explanation:
     def to_frame(self) -> pd.DataFrame:
         """A row per explained row and score: "output" (if there are several), "base", each term, "score".
 
-        Rows keep their order; the scores of a row follow one another.
+        Rows keep their order; the scores of a row follow one another. A term that has one of these names, as a column
+        "score" of the rows has, is called "score (term)".
         """
+        ours = ("output", "base", "score")
+        terms = [f"{name} (term)" if name in ours else name for name in self.names]
         frames = []
         for k, output in enumerate(self.outputs):
             values, base = self.values[:, :, k], np.full(len(self.data), self.base[k])
             table = np.column_stack([base, values, base + values.sum(axis=1)])
-            columns = labels_index(["base", *self.names, "score"])  # a term may have one of these names too
+            columns = labels_index(["base", *terms, "score"])
             frame = pd.DataFrame(table, index=self.data.index, columns=columns)
             if len(self.outputs) > 1:
-                frame.insert(0, "output", output, allow_duplicates=True)
+                frame.insert(0, "output", output)
             frames.append(frame)
         order = np.arange(len(frames) * len(self.data)).reshape(len(frames), len(self.data)).T.ravel()
         return pd.concat(frames).iloc[order] if len(frames) > 1 else frames[0]

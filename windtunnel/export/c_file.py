@@ -136,7 +136,9 @@ def _write(
 def _metadata(net: TranslatedPipeline, outputs: list[Output], workspace: int) -> dict[str, Any]:
     """What ``serving`` needs to call the functions, as JSON values."""
     flat = net.head.flat or net.head.classes is not None
-    served = {"transform": "scores", "predict_proba": "predict_proba", "predict": "predict"}
+    served = {"predict_proba": "predict_proba", "predict": "predict"}
+    if net.head.task == "transform":
+        served["transform"] = "scores"
     shapes = {
         served[output.method]: [] if output.method == "predict" and flat and output.width == 1 else [output.width]
         for output in outputs

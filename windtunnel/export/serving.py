@@ -36,6 +36,8 @@ NONE = "\ue000None"
 """The text that replaces None in columns where None is a category."""
 LIBRARIES = (".so", ".dylib", ".dll")
 """Suffixes of shared libraries."""
+NO_REAL_NUMBERS = ("datetime64", "timedelta64", "complex64", "complex128")
+"""NumPy's types that ``float`` takes though they are no real numbers."""
 FEW = 256
 """Up to this many rows a Python loop is faster than pandas' ``factorize``."""
 
@@ -305,7 +307,7 @@ def _is_none(kind: type) -> bool:
 
 
 def _is_number(kind: type) -> bool:
-    return _is_none(kind) or hasattr(kind, "__float__")
+    return _is_none(kind) or (hasattr(kind, "__float__") and kind.__name__ not in NO_REAL_NUMBERS)
 
 
 def _count_nan_rows(scores: Any) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Container, Mapping
+from dataclasses import replace
 from difflib import get_close_matches
 
 import numpy as np
@@ -64,6 +65,8 @@ def soften(net: TranslatedPipeline, calibration: CalibrationRows | None = None, 
         soften_steps(net, plan, start, None if calibration is None else calibration.batch)
         net.to(device)
     replaced = {at: exact[at] for at, step in enumerate(net.program.steps) if step.module is not exact[at]}
+    if replaced:
+        rescale_probabilities(net)
     if start == "warm" and replaced:
         net.set_exact_modules(replaced)
     else:
@@ -79,6 +82,15 @@ def soften(net: TranslatedPipeline, calibration: CalibrationRows | None = None, 
         net.record(fidelity=fidelity)
         if start == "warm" and plan.temperature == "auto":
             warn_if_low(fidelity)
+
+
+def rescale_probabilities(net: TranslatedPipeline) -> None:
+    """Divide outputs that are probabilities by their sum; those of several targets stay as they are.
+
+    Outputs of soft trees and of trained steps do not quite add up to 1, and may be below 0.
+    """
+    if net.head.link == "probabilities" and not isinstance(net.head.classes, list):
+        net.replace_head(replace(net.head, link="shares"))
 
 
 def may_soften(program: Program) -> bool:

@@ -11,7 +11,7 @@ import orjson
 
 from windtunnel.encode import Rows
 from windtunnel.encode.rows import columns_of_dicts
-from windtunnel.errors import BadInput
+from windtunnel.errors import BadInput, join_some
 from windtunnel.serving.schema import Schema
 
 
@@ -35,10 +35,11 @@ def rows_of_json(value: Any, schema: Schema) -> Rows:
         Anything else, or rows with different columns.
     """
     rows = value.get("rows") if isinstance(value, dict) else value
+    wanted = 'the body must be a list of rows with at least one row, such as [{"age": 31}], or {"rows": [{"age": 31}]}'
+    if isinstance(value, dict) and (others := [name for name in value if name != "rows"]):
+        raise BadInput(f"{wanted}; it is an object with {join_some([*map(repr, others)])}.")
     if not isinstance(rows, list) or not rows:
-        raise BadInput(
-            'the body must be a list of rows with at least one row, such as [{"age": 31}], or {"rows": [{"age": 31}]}.'
-        )
+        raise BadInput(f"{wanted}.")
     if not schema.named:
         return _array(rows, schema) if isinstance(rows[0], list) else rows
     if wrong := [position for position, row in enumerate(rows) if not isinstance(row, dict)]:

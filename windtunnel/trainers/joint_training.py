@@ -9,7 +9,7 @@ from typing import Self
 from windtunnel.errors import BadInput
 from windtunnel.objectives.metrics import Metric
 from windtunnel.program.records.fidelity import CalibrationRows
-from windtunnel.program.softening import soften, trainable_when_soft
+from windtunnel.program.softening import rescale_probabilities, soften, trainable_when_soft
 from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.trainers.data.labelled_rows import LabelledRows
 from windtunnel.trainers.loop.data_module import DataModule
@@ -96,14 +96,12 @@ def check_trainable(net: TranslatedPipeline) -> None:
 def prepare_joint_training(net: TranslatedPipeline, calibration: CalibrationRows | None) -> None:
     """Make exact trees soft, and forget the exact modules, which no longer match once soft steps are trained.
 
-    The link of probabilities becomes one that rescales outputs that leave [0, 1]. Raises ``BadInput`` if nothing is
-    trainable. By default the calibration rows are those that ``translate`` was given.
+    Raises ``BadInput`` if nothing is trainable. By default the calibration rows are those that ``translate`` was given.
     """
     soften(net, calibration)
     check_trainable(net)
     net.finish_softening()
-    if net.head.link == "probabilities":
-        net.replace_head(replace(net.head, link="shares"))
+    rescale_probabilities(net)
 
 
 def source_candidate(net: TranslatedPipeline, data: DataModule, recipe: Recipe) -> Candidate | None:

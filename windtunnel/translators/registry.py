@@ -129,8 +129,13 @@ def _is_again(before: Any, now: Any) -> bool:
 def convert(fitted: Any) -> Conversion:
     """The conversion of a fitted estimator; ``UnsupportedEstimator`` if its class has no converter."""
     entry = _TABLE.get(type(fitted))
-    if entry is None and hasattr(fitted, "translation_"):
-        raise UnsupportedEstimator(f"{type(fitted).__name__} holds a translation already: take its translation_")
+    if entry is None and (hasattr(fitted, "translation_") or public_name(type(fitted)) == "windtunnel.Translation"):
+        alone = "its translation_" if hasattr(fitted, "translation_") else "it"
+        raise UnsupportedEstimator(
+            f"{type(fitted).__name__} is translated already. Alone, {alone} can be compiled, saved and exported; inside "
+            "of another estimator it cannot: pickle that one, or build it around the source pipeline and translate the "
+            "whole"
+        )
     if entry is None:
         raise UnsupportedEstimator(_unsupported(type(fitted)))
     return entry.convert(fitted)

@@ -503,3 +503,12 @@ def test_rows_that_are_equal_by_chance_are_not_shared(net: SmallNet) -> None:
     weight = np.arange(400) < 300
     by_weight = DataModule(net, (X, y, weight), (X, y, ~weight)).shared_fraction
     assert by_weight == 0.0
+
+
+@pytest.mark.parametrize("kind", ["csr", "csc", "coo", "lil", "dok", "bsr", "dia"])
+def test_every_format_of_sparse_matrices(kind: str) -> None:
+    X, y = sparse.random(60, 4, 0.5, kind, random_state=0), np.arange(60) % 2
+    net = windtunnel.translate(LogisticRegression().fit(X.tocsr(), y))
+    rows, target = next(iter(loader(net, X, y, shuffle=False)))
+    np.testing.assert_array_equal(rows.numbers, X.toarray())
+    assert target.tolist() == y.tolist()

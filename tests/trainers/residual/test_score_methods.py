@@ -126,7 +126,12 @@ def test_every_output_follows_residual_models_that_a_file_gets_anew(name: str, t
     check(name, net, X)
 
 
-@pytest.mark.parametrize("name", ["catboost", "threshold", "support vectors of three classes", "gaussian process"])
+SLOW_TO_EXPORT = [
+    pytest.param(name, marks=pytest.mark.slow) for name in ("threshold", "support vectors of three classes")
+]
+
+
+@pytest.mark.parametrize("name", ["catboost", "gaussian process", *SLOW_TO_EXPORT])
 def test_an_exported_file_has_the_labels_of_the_sum(name: str, tmp_path: Path) -> None:
     _, net = fitted(name)
     X, _ = rows(SOURCES[name][1], 300, 3)

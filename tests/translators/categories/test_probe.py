@@ -9,8 +9,11 @@ import pytest
 import torch
 from scipy import sparse
 from sklearn.impute import SimpleImputer
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, OrdinalEncoder
 
+import windtunnel
 from windtunnel.encode import hash_bucket
 from windtunnel.encode.columns import is_missing
 from windtunnel.errors import UnsupportedEstimator
@@ -330,7 +333,7 @@ def test_text_imputer_recodes(fitted: SimpleImputer) -> None:
     data = data.dropna() if marked else data
     recoding = convert(fitted.fit(data))
     assert isinstance(recoding, CategoryRecoding) and recoding.number is None
-    assert recoding.categories == [["a"] if marked else None]
+    assert recoding.categories == [["a"] if marked else []]
     values = ["a", "b", "unseen", *([] if marked else [np.nan])]
     rows = pd.DataFrame({"city": np.array(values, dtype=object)}, dtype=object)
     assert recoding.recode(0, [*values, UNKNOWN]) == [*fitted.transform(rows)[:, 0], UNKNOWN]
@@ -340,3 +343,20 @@ def test_text_imputer_that_changes_the_columns_is_rejected() -> None:
     data = frame()[["city"]].astype(object)
     with pytest.raises(UnsupportedEstimator, match="only plain filling"):
         convert(SimpleImputer(strategy="most_frequent", add_indicator=True).fit(data))
+
+
+def test_a_text_imputer_at_the_end_is_rejected() -> None:
+    fitted = SimpleImputer(strategy="most_frequent").fit(frame()[["city"]].astype(object))
+    with pytest.raises(UnsupportedEstimator, match="reads text"):
+        windtunnel.compile(fitted)
+
+
+@pytest.mark.parametrize("cls", [ce.LeaveOneOutEncoder, ce.CatBoostEncoder])
+@pytest.mark.parametrize("values", [[1, 2, None], [1, "b", None], [1, "b", np.nan], [True, False, True]], ids=str)
+def test_encoders_that_depend_on_the_other_rows_stay_on_the_host(cls: type, values: list[Any]) -> None:
+    dtype = "category" if values[0] is True else object
+    rows, y = pd.DataFrame({"c": pd.Series(values * 10, dtype=dtype)}), np.arange(30) % 7 > 2
+    source = make_pipeline(cls(cols=["c"]), LogisticRegression()).fit(rows, y)
+    net = windtunnel.compile(source)
+    assert [host.name for host in net.hosts] == [cls.__name__.lower()]
+    np.testing.assert_allclose(net.predict_proba(rows), source.predict_proba(rows))

@@ -231,6 +231,32 @@ def test_rows_that_no_point_says_anything_of_get_the_first_label() -> None:
         np.testing.assert_array_equal(net.predict_proba(far), fitted.predict_proba(far))
 
 
+def one_vs_all() -> LGBMClassifier:
+    return LGBMClassifier(objective="multiclassova", n_estimators=3, verbosity=-1, n_jobs=1)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        VotingClassifier([("a", one_vs_all()), ("b", one_vs_all())], voting="soft"),
+        BaggingClassifier(one_vs_all(), n_estimators=2, random_state=0),
+        VotingClassifier(
+            [("a", quick(LGBMClassifier)), ("b", DecisionTreeClassifier())], voting="soft", weights=[2, -1]
+        ),
+        LabelSpreading(gamma=5),
+    ],
+    ids=["vote", "bag", "negative weight", "no point near"],
+)
+def test_probabilities_that_are_none_stay_as_they_are(source: Any) -> None:
+    rows = np.vstack([StandardScaler().fit_transform(X), np.full((1, 3), 1e3)])
+    fitted = source.fit(rows[:-1], TARGETS["grade"])
+    with np.errstate(invalid="ignore"):
+        expected = fitted.predict_proba(rows)
+        assert expected.min() < 0 or not np.allclose(expected.sum(axis=1), 1)
+        for net in (windtunnel.compile(fitted), windtunnel.translate(fitted)):
+            np.testing.assert_allclose(net.predict_proba(rows), expected, rtol=1e-9, atol=1e-12)
+
+
 def bad_target(**options: Any) -> Any:
     return TransformedTargetRegressor(scaled(Ridge()), check_inverse=False, **options).fit(X, TARGETS["value"])
 

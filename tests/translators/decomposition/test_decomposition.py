@@ -79,6 +79,15 @@ def test_a_pca_of_dependent_columns_has_no_likelihood(
     assert not hasattr(net, "score_samples")
 
 
+def test_a_constant_column_whose_variance_is_negative_by_rounding() -> None:
+    rows = np.c_[ROWS, np.full(len(ROWS), 2.5)]
+    fitted = PCA(ROWS.shape[1], svd_solver="full").fit(rows)
+    fitted.noise_variance_ = -1e-9
+    net = windtunnel.compile(fitted)
+    np.testing.assert_allclose(net.transform(rows), fitted.transform(rows), rtol=1e-9, atol=1e-9)
+    assert not hasattr(net, "score_samples")
+
+
 @pytest.mark.parametrize("scale", [1.0, 1e9], ids=["alike", "on other scales"])
 def test_a_pca_of_independent_columns_has_a_likelihood(scale: float) -> None:
     rows = StandardScaler().fit_transform(ROWS) * [1.0, 1.0, 1.0, scale]

@@ -1,5 +1,6 @@
 """XGBoost: base scores, sparse rows and unknown categories, on which its trees go astray without a word."""
 
+import re
 import warnings
 
 import numpy as np
@@ -56,6 +57,17 @@ def test_xgboost_holds_the_share_that_it_starts_from(make, share):
     if hasattr(source, "predict_proba"):
         # The source takes 1 - p in float32.
         np.testing.assert_allclose(net.predict_proba(x), source.predict_proba(x), 1e-5, np.finfo(np.float32).eps)
+
+
+@pytest.mark.parametrize("options", [{"booster": "gbtree"}, {"booster": "dart", "rate_drop": 0.3}], ids=str)
+def test_pruned_nodes_that_xgboost_keeps(options):
+    X = np.random.default_rng(3).normal(size=(400, 4))
+    y = X[:, 0] + np.sin(3 * X[:, 1])
+    source = xgb.XGBRegressor(**SMALL, gamma=3.0, tree_method="exact", **options).fit(X, y)
+    assert re.search(r'"num_deleted":"[1-9]', source.get_booster().save_raw("json").decode())
+    for net in (windtunnel.compile(source), windtunnel.translate(source)):
+        np.testing.assert_allclose(net.predict(X), source.predict(X), rtol=1e-6, atol=1e-6)
+    np.testing.assert_array_equal(windtunnel.compile(source).apply(X), source.apply(X))
 
 
 def test_counts_that_are_all_zero():

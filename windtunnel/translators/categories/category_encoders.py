@@ -73,12 +73,25 @@ def left_out_encoder(fitted: Any) -> CategoryEncoding:
     _check_single(fitted)
     types = dict(zip(fitted.feature_names_in_, fitted.feature_dtypes_in_, strict=True))
     known = {column: counts.index for column, counts in fitted.mapping.items()}
-    if booleans := [name for name, index in known.items() if "bool" in (str(types[name]), infer_dtype(index)[:4])]:
+    if booleans := [name for name, index in known.items() if _holds_booleans(types[name], index)]:
         raise UnsupportedEstimator(
             f"{type(fitted).__name__} encodes the booleans in {', '.join(map(repr, booleans))} by their type in each "
             "call, which no table can hold; convert them to text and fit again"
         )
+    objects = [name for name, index in known.items() if types[name] == np.dtype(object) and index.hasnans]
+    if mixed := [name for name in objects if infer_dtype(known[name]) != "string"]:
+        raise UnsupportedEstimator(
+            f"{type(fitted).__name__} was fitted on missing values among the objects in {', '.join(map(repr, mixed))}, "
+            "where None counts as missing or as unknown, depending on the other rows of a call; convert the column to "
+            "float or to text and fit again"
+        )
     return _encoding(fitted, known, tells_none=True)
+
+
+def _holds_booleans(dtype: Any, index: pd.Index) -> bool:
+    """Whether the categories of a column are booleans, which the index of a mapping may hold as numbers."""
+    categories = dtype.categories if isinstance(dtype, pd.CategoricalDtype) else index
+    return str(dtype) == "bool" or infer_dtype(categories) == "boolean"
 
 
 @translates(ce.SummaryEncoder, trainable=ROWS, notes="as transform has it, without a target")

@@ -121,10 +121,12 @@ def _with_likelihood(fitted: Any, module: Projection) -> Projection | Transforme
 def _inverse_rounding(covariance: NDArray[Any]) -> float:
     """Rounding error of a row's squared Mahalanobis distance: the sum of |R^-1| times epsilon, R the correlations."""
     covariance = np.asarray(covariance, dtype=np.float64)
-    scale = np.sqrt(np.diag(covariance))
-    # Of rows in float32 the covariance may overflow; score_samples of the source fails then.
-    if not scale.all() or not np.isfinite(covariance).all():
+    variances = np.diag(covariance)
+    # Of rows in float32 the covariance may overflow; score_samples of the source fails then. By rounding, the variance
+    # of a constant column may be below 0.
+    if not (variances > 0).all() or not np.isfinite(covariance).all():
         return math.inf
+    scale = np.sqrt(variances)
     # For dependent columns `inv` raises on one processor and warns on another; eigenvalues do neither.
     values, vectors = np.linalg.eigh(covariance / np.outer(scale, scale))
     return float(np.abs((vectors / np.maximum(values, EPSILON)) @ vectors.T).sum()) * EPSILON

@@ -45,7 +45,9 @@ def simple_imputer(fitted: SimpleImputer) -> CategoryRecoding | Imputer:
                 f"and adds indicators of the columns {list(map(int, flagged))}; over text only plain filling is "
                 "translated: set keep_empty_features=True and add_indicator=False, or leave those columns out"
             )
-        recoding = CategoryRecoding(_filling(fitted.missing_values, statistics), marked)
+        # A column that is filled with a text is no number after that.
+        listed = [marked[at] or [] if isinstance(fill, str) else marked[at] for at, fill in enumerate(statistics)]
+        recoding = CategoryRecoding(_filling(fitted.missing_values, statistics), listed)
         if not marks_numbers or not any(are_numbers):
             return recoding
         columns = [column for column, is_number in enumerate(are_numbers) if is_number]

@@ -81,7 +81,7 @@ def _tree(predictor: Any, columns: NDArray[np.int64]) -> SingleTree:
     """One ``TreePredictor``: its record array ``nodes`` and the bit sets of categories that go left."""
     nodes = predictor.nodes
     is_leaf = nodes["is_leaf"].astype(np.bool_)
-    number, split = child_numbers(is_leaf), nodes[~is_leaf]
+    number, split = child_numbers(is_leaf, ~is_leaf), nodes[~is_leaf]
     is_set = split["is_categorical"].astype(np.bool_)
     sets = np.asarray(predictor.raw_left_cat_bitsets, "<u4").view(np.uint8)  # [sets, 32]
     return SingleTree(

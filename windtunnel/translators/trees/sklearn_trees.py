@@ -61,7 +61,8 @@ def tree_ensemble(
 
 def _one_tree(tree_: Any, value: NDArray[np.float64], columns: NDArray[np.int64] | None) -> SingleTree:
     is_leaf = tree_.children_left < 0
-    number, split = child_numbers(is_leaf), ~is_leaf
+    split = ~is_leaf
+    number = child_numbers(is_leaf, split)
     feature = tree_.feature[split]
     return SingleTree(
         feature=feature if columns is None else columns[feature],

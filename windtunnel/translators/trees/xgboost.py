@@ -45,6 +45,8 @@ OBJECTIVES = {
     "rank:ndcg": ("identity", "relevance", "identity"),
     "rank:map": ("identity", "relevance", "identity"),
 }
+PRUNED = 2**31 - 1
+"""The split index of a node that XGBoost has pruned (``tree_method="exact"``), and left where it was."""
 LEAST_SHARE = np.float32(1e-6)
 """XGBoost clips the base score of logistic objectives to [LEAST_SHARE, 1 - LEAST_SHARE]."""
 FLOAT32 = dict.fromkeys(("predict", "predict_proba", "apply"), "float32")
@@ -184,7 +186,7 @@ class _Model:
             count = int(model["iteration_indptr"][self.iterations])
             trees, info, drops = trees[:count], info[:count], drops[:count]
         parts = [_tree(tree, scale) for tree, scale in zip(trees, drops, strict=True)]
-        numbers = [np.flatnonzero(np.array(tree["left_children"]) < 0) for tree in trees]
+        numbers = [np.flatnonzero(_leaves(tree)) for tree in trees]
         width = int(self.parameters["num_feature"])
         ensemble = join(parts, width=width, base=self.base, output=info, reads="float32", data_at="next_above")
         return ensemble, np.concatenate([np.empty(0), *numbers]).astype(np.int64)
@@ -226,27 +228,33 @@ def _categories(encoding: Mapping[str, Any]) -> list[Any]:
     return [octets[start:end].decode() for start, end in zip(offsets, offsets[1:], strict=False)]
 
 
+def _leaves(tree: Mapping[str, Any]) -> NDArray[np.bool_]:
+    """Which nodes of a tree are leaves, bool ``[nodes]``: those without children, but for pruned ones."""
+    leaves: NDArray[np.bool_] = (np.array(tree["left_children"]) < 0) & (np.array(tree["split_indices"]) != PRUNED)
+    return leaves
+
+
 def _tree(tree: Mapping[str, Any], weight: float) -> SingleTree:
     # A number goes left below its threshold, so the float32 just below it is the last that does. A category in the set
     # goes right, all others left: children change sides, and with them the default.
     left, right = np.array(tree["left_children"], np.int64), np.array(tree["right_children"], np.int64)
-    is_leaf: NDArray[np.bool_] = np.asarray(left < 0)
-    number = child_numbers(is_leaf)
+    is_leaf, is_split = _leaves(tree), left >= 0
+    number = child_numbers(is_leaf, is_split)
     condition = np.array(tree["split_conditions"], np.float32)
-    is_set = np.array(tree["split_type"])[~is_leaf] == 1
+    is_set = np.array(tree["split_type"])[is_split] == 1
     with np.errstate(over="ignore"):
-        below = np.nextafter(condition[~is_leaf], np.float32(-np.inf)).astype(np.float64)
-    left, right = number[left[~is_leaf]], number[right[~is_leaf]]
-    default_left = np.array(tree["default_left"], np.bool_)[~is_leaf]
+        below = np.nextafter(condition[is_split], np.float32(-np.inf)).astype(np.float64)
+    left, right = number[left[is_split]], number[right[is_split]]
+    default_left = np.array(tree["default_left"], np.bool_)[is_split]
     return SingleTree(
-        feature=np.array(tree["split_indices"], np.int64)[~is_leaf],
+        feature=np.array(tree["split_indices"], np.int64)[is_split],
         threshold=np.where(is_set, 0.0, below),
         default_left=default_left ^ is_set,
         left=np.where(is_set, right, left),
         right=np.where(is_set, left, right),
         leaf_value=_leaf_value(tree, is_leaf, condition) * weight,
         leaf_cover=np.array(tree["sum_hessian"], np.float64)[is_leaf],
-        categories={int(number[node]): members for node, members in _sets(tree)},
+        categories={int(number[node]): members for node, members in _sets(tree) if is_split[node]},
     )
 
 
