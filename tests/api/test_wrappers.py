@@ -383,9 +383,7 @@ def test_translations_are_no_pipelines() -> None:
     calibrated = CalibratedClassifierCV(FrozenEstimator(net)).fit(X, y)
     inner = WindTunnelClassifier(LogisticRegression(), recipe=Recipe(epochs=1))
     for outer in (calibrated, make_pipeline(StandardScaler(), inner).fit(X, y)):
-        with pytest.raises(
-            UnsupportedEstimator, match="is translated already. Alone, (it|its translation_) can be compiled"
-        ):
+        with pytest.raises(UnsupportedEstimator, match="Alone, (it|its translation_) can be compiled"):
             windtunnel.compile(outer)
 
 

@@ -463,3 +463,9 @@ def test_the_text_that_stands_for_none_is_no_category() -> None:
     with pytest.raises(UnsupportedEstimator, match="stands for None"):
         windtunnel.translate(source, untranslated="error")
     np.testing.assert_array_equal(windtunnel.compile(source).transform(rows), source.transform(rows))
+
+
+@pytest.mark.parametrize("column", [pa.array([1.5, None]), pa.chunked_array([[1.5], [None]])], ids=["array", "chunks"])
+def test_a_dict_may_hold_columns_of_arrow(column: Any) -> None:
+    encoder = RowEncoder(["a"], 1, [0], dtype="float64")
+    np.testing.assert_array_equal(encoder.encode(encoder.select({"a": column})).numbers, [[1.5], [np.nan]])

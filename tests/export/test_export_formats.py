@@ -213,6 +213,14 @@ def test_graphs_in_files_are_given_slices(tmp_path: Path, monkeypatch: pytest.Mo
     assert opened(net, tmp_path, "exported").facts["rows_at_once"] == 5
 
 
+def test_graphs_of_soft_trees_of_large_values(tmp_path: Path) -> None:
+    X = np.random.default_rng(0).normal(size=(2000, 4))
+    source = LGBMRegressor(n_estimators=30, verbosity=-1, n_jobs=1).fit(X, 300 * X[:, 0] + 100 * X[:, 1] ** 2)
+    net = windtunnel.translate(source, calibrate=X).soften()  # which computes in float32
+    model = opened(net, tmp_path, "exported")
+    np.testing.assert_allclose(model.predict(columns_of(net, X)), net.predict(X), rtol=1e-5, atol=1e-2)
+
+
 def test_native_code(tmp_path: Path) -> None:
     net, rows = logistic(), rows_for("logistic")
     model = opened(net, tmp_path, "aoti")
