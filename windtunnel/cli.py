@@ -362,6 +362,7 @@ def report(
     json: Annotated[bool, typer.Option("--json", help="Show the report as JSON.")] = False,
 ) -> None:
     """Show the translation of each step, its fidelity, and the changes by training."""
+    _check_folders(html)
     summary = _load(model).report()
     typer.echo(summary.to_json() if json else str(summary))
     _write_html(summary, html)
