@@ -51,9 +51,8 @@ from windtunnel.testing import fingerprint
 from windtunnel.translators.scikit_learn_version import scikit_learn_before
 
 TREES = [case for case in CASES.values() if "trees" in case.id or "booster" in case.id]
-# Versions before the newest lack some of the cases.
-MODULES_AND_TREES = {case.id: case for case in CASES.values() if case.id in MODULE_CASES or case in TREES}
-FLOAT32 = (CASES if "WINDTUNNEL_FUZZ" in os.environ else MODULES_AND_TREES).values()
+EVERY = "WINDTUNNEL_FUZZ" in os.environ
+FLOAT32 = [case for case in CASES.values() if EVERY or case in TREES or case.id in MODULE_CASES]
 """Every module at least once, and all trees, whose thresholds float32 rounds; the whole table is for long runs."""
 
 
