@@ -77,3 +77,24 @@ def test_pipes_devices_and_folders_stay(tmp_path: Path) -> None:
         with pytest.raises(IsADirectoryError, match=f"'{folder}'"):
             write_atomically(folder, b"new")
     assert os.listdir(tmp_path) == ["pipe"] and not (tmp_path / "pipe").is_file()
+
+
+def test_a_path_that_cannot_be_written_is_named_as_it_was_given(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(FileNotFoundError, match="^'sub/model' cannot be written: there is no folder 'sub'"):
+        write_atomically("sub/model", b"new")
+    os.symlink("loop", "loop")
+    write_atomically("loop", b"new")
+    assert Path("loop").read_bytes() == b"new"
+
+
+def test_a_new_file_is_not_readable_by_others_before_it_is_whole(tmp_path: Path) -> None:
+    path = tmp_path / "model"
+    write_atomically(path, b"old")
+    path.chmod(0o4400)
+    with replacing(path) as temporary:
+        assert temporary.stat().st_mode & 0o7777 == 0o600
+        temporary.write_bytes(b"new")
+    assert path.stat().st_mode & 0o7777 == 0o400

@@ -49,21 +49,25 @@ def replacing(path: str | PathLike[str]) -> Iterator[Path]:
     OSError
         The file cannot be written, because the disk is full for example. The error names ``path``.
     """
-    target = Path(path).resolve()
-    check_folder(target)
-    if target.is_dir():
+    given = Path(path)
+    check_folder(given)
+    if given.is_dir():
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), os.fspath(path))
-    if target.exists() and not target.is_file():
+    if given.exists() and not given.is_file():
         raise FileExistsError(f"{os.fspath(path)!r} is a pipe or a device; give the path of a file.")
+    target = Path(os.path.realpath(given))
+    permissions = target.stat().st_mode & 0o777 if target.exists() and sys.platform != "win32" else None
     temporary: Path | None = None
     try:
         _remove_leftovers(target.parent)
-        temporary, held = _create(target.with_name(Path(path).name))
+        temporary, held = _create(target.with_name(given.name))
         with held:
+            if permissions is not None:
+                temporary.chmod(permissions | stat.S_IWUSR)
             yield temporary
             os.fsync(held)
-            if target.exists():
-                temporary.chmod(stat.S_IMODE(target.stat().st_mode))
+            if permissions is not None:
+                temporary.chmod(permissions)
             if sys.platform == "win32":
                 held.close()  # an open file cannot be moved there
             os.replace(temporary, target)

@@ -399,3 +399,16 @@ def frame_and_labels() -> tuple[pd.DataFrame, np.ndarray]:
     random = np.random.default_rng(0)
     X = pd.DataFrame(random.normal(size=(120, 3)), columns=list("abc"))
     return X, (X["a"] + random.normal(size=120) > 0).to_numpy().astype(int)
+
+
+def test_tuples_of_rows_labels_and_weights_are_fitted() -> None:
+    X, y = frame_and_labels()
+    estimator = WindTunnelClassifier(LogisticRegression(), recipe=Recipe(epochs=1))
+    wanted = estimator.fit(X.to_numpy(), y, np.ones(120)).predict_proba(X.to_numpy())
+    estimator.fit(tuple(map(tuple, X.to_numpy().tolist())), tuple(y.tolist()), (1.0,) * 120)
+    np.testing.assert_array_equal(estimator.predict_proba(X.to_numpy()), wanted)
+    texts = ("good day", "bad day") * 30
+    source = make_pipeline(TfidfVectorizer(), LogisticRegression())
+    assert WindTunnelClassifier(source, recipe=Recipe(epochs=1)).fit(texts, (1, 0) * 30).predict(texts)[
+        :2
+    ].tolist() == [1, 0]

@@ -376,11 +376,11 @@ def test_terms_that_share_a_norm_are_not_additive(make):
 
 
 def test_columns_may_have_the_names_of_the_frame():
-    rows = pd.DataFrame(np.random.default_rng(0).normal(size=(60, 3)), columns=["score", "base", "output"])
+    rows = pd.DataFrame(np.random.default_rng(0).normal(size=(60, 3)), columns=["score", "score (term)", "output"])
     net = windtunnel.compile(LogisticRegression().fit(rows, rows["score"] > 0))
     explained = net.explain(rows[:4], rows)
     frame = explained.to_frame()
-    assert frame.columns.tolist() == ["base", "score (term)", "base (term)", "output (term)", "score"]
+    assert frame.columns.tolist() == ["base", "score (term) (term)", "score (term)", "output", "score"]
     np.testing.assert_array_equal(frame.to_numpy()[:, 1:4], explained.values[:, :, 0])
 
 

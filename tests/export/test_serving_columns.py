@@ -79,6 +79,7 @@ NO_NUMBERS: dict[str, Any] = {
     "days of NumPy": [1.0, np.datetime64("2020-01-01", "ns")],
     "durations": pd.Series([np.timedelta64(1, "s")], dtype=object),
     "complex numbers": [np.complex128(1j)],
+    "long complex numbers": [np.clongdouble(1j)],
     "days of pandas": pd.Series(pd.to_datetime(["2020-01-01"])),
     "pandas, texts": pd.Series(["1", None]),
     "pandas, categories": pd.Series(["1", None], dtype="category"),

@@ -134,7 +134,7 @@ def test_wrong_arguments_are_rejected(options: dict[str, Any], message: str) -> 
 
 
 def test_rows_are_pairs_and_options_of_translate_are_checked() -> None:
-    with pytest.raises(BadInput, match=r"valid is a list of 1; a sweep takes \(X, y\)"):
+    with pytest.raises(BadInput, match=r"valid is a list; a sweep takes \(X, y\)"):
         windtunnel.sweep(logistic(), TRAIN, [VALID], **OPTIONS)
     with pytest.raises(InvalidOption, match="start='hot'"):
         sweep(logistic(), start="hot")

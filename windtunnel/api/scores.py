@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import torch
 from numpy.typing import NDArray
 from rich.table import Table
 from sklearn.metrics import (
@@ -27,6 +28,7 @@ from windtunnel.encode.row_values import check_length, encode_weights, to_arrays
 from windtunnel.encode.rows import count_rows
 from windtunnel.encode.rows_with_targets import rows_with_targets
 from windtunnel.errors import BadInput
+from windtunnel.modules.outputs.links import shares
 from windtunnel.program.head import Head
 from windtunnel.program.records.number_text import value_text
 
@@ -93,6 +95,8 @@ def measure(
         scores["auroc"] = float(auroc)
     if probability is not None and len(classes) > 1:
         order = np.argsort(classes)  # scikit-learn takes the columns in the order of sorted labels
+        if probability.min() < 0 or not np.allclose(probability.sum(axis=1), 1):  # of one-vs-all classifiers
+            probability = shares(torch.from_numpy(probability)).numpy()
         loss = log_loss(y, probability[:, order], labels=classes[order], sample_weight=weight)
         scores["log_loss"] = float(loss)
     if probability is None or len(classes) != 2:

@@ -132,7 +132,7 @@ class _WindTunnel(BaseEstimator):
         InvalidOption
             A wrong option, or a pipeline that is a translation already.
         """
-        if isinstance(sample_weight, tuple) or (isinstance(X, tuple) and isinstance(y, tuple)):
+        if _are_rows_with_targets(X) or _are_rows_with_targets(sample_weight):
             raise BadInput("an estimator is fitted by fit(X, y, sample_weight); validation rows are eval_set=(X, y)")
         before = dict(self.__dict__)
         try:
@@ -319,6 +319,11 @@ class _WindTunnel(BaseEstimator):
 
 # inspect.signature of the class looks at ``__new__`` first.
 _WindTunnel.__new__.__signature__ = signature(_WindTunnel.__init__)  # type: ignore[attr-defined]
+
+
+def _are_rows_with_targets(given: Any) -> bool:
+    """Whether an argument is ``(X, y)`` or ``(X, y, weight)``, as ``Translation.fit`` takes them."""
+    return isinstance(given, tuple) and len(given) in (2, 3) and len(getattr(given[0], "shape", ())) == 2
 
 
 def _table(X: Any) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from dataclasses import dataclass
 from html import escape
 from numbers import Integral
@@ -80,8 +80,8 @@ class Explanation:
         Rows keep their order; the scores of a row follow one another. A term that has one of these names, as a column
         "score" of the rows has, is called "score (term)".
         """
-        ours = ("output", "base", "score")
-        terms = [f"{name} (term)" if name in ours else name for name in self.names]
+        ours = {"base", "score"} | ({"output"} if len(self.outputs) > 1 else set())
+        terms = [_free_name(name, ours, self.names) for name in self.names]
         frames = []
         for k, output in enumerate(self.outputs):
             values, base = self.values[:, :, k], np.full(len(self.data), self.base[k])
@@ -176,6 +176,14 @@ def _text(value: Any) -> str:
         return "missing"
     text = f"{value:.6g}" if isinstance(value, float | np.floating) else str(value)
     return text if len(text) <= 30 else f"{text[:29]}…"
+
+
+def _free_name(name: str, ours: Container[str], terms: Container[str]) -> str:
+    """The name of a term, followed by " (term)" until it is none of ours and none of another term."""
+    free = name
+    while free in ours or (free != name and free in terms):
+        free += " (term)"
+    return free
 
 
 def _plot_importance(explanation: Explanation, output: int | None, max_terms: int, ax: Axes | None) -> Axes:

@@ -36,7 +36,7 @@ NONE = "\ue000None"
 """The text that replaces None in columns where None is a category."""
 LIBRARIES = (".so", ".dylib", ".dll")
 """Suffixes of shared libraries."""
-NO_REAL_NUMBERS = ("datetime64", "timedelta64", "complex64", "complex128")
+NO_REAL_NUMBERS = ("datetime64", "timedelta64", "complex64", "complex128", "clongdouble", "complex256")
 """NumPy's types that ``float`` takes though they are no real numbers."""
 FEW = 256
 """Up to this many rows a Python loop is faster than pandas' ``factorize``."""

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from windtunnel.errors import InvalidOption, nearest
-from windtunnel.modules.outputs.links import PROBABILITIES
+from windtunnel.modules.outputs.links import PROBABILITIES, shares
 from windtunnel.objectives import weighted
 from windtunnel.objectives.weighted import Score, WeightedMetric
 from windtunnel.program.head import Head
@@ -143,6 +143,8 @@ class Metric:
             return self._head.positions(scores) if output is None else output.reshape(-1).long()
         values = self._head.linked(scores) if output is None else output.double()
         values = values.reshape(len(values), -1)
+        if self.name == "log_loss" and self._head.link == "probabilities":
+            values = shares(values)  # as the loss does: means of one-vs-all classifiers add up to something else
         return values.gather(1, target.unsqueeze(1))[:, 0] if self.name == "log_loss" else values
 
     def _ranks(self, scores: Tensor, output: Tensor | None) -> Tensor:

@@ -12,7 +12,7 @@ from sklearn.utils import resample
 
 from windtunnel.encode import Batch, as_frame, count_rows
 from windtunnel.encode.rows_with_targets import rows_with_targets
-from windtunnel.errors import InvalidOption
+from windtunnel.errors import BadInput, InvalidOption
 from windtunnel.program.translate_options import MAX_CALIBRATION_ROWS
 from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.trainers.data.encoded_rows import EncodedRows
@@ -91,4 +91,7 @@ def _layout(net: TranslatedPipeline) -> Any:
 
 
 def _checked_rows(part: Any, name: str) -> tuple[Any, Any, Any]:
-    return rows_with_targets(f"{name} is", part, "a sweep takes (X, y) or (X, y, weight) with raw rows")
+    accepted = "a sweep takes (X, y) or (X, y, weight) with raw rows"
+    if isinstance(part, list):  # of batches
+        raise BadInput(f"{name} is a list; {accepted}")
+    return rows_with_targets(f"{name} is", part, accepted)

@@ -428,7 +428,7 @@ def test_a_loader_that_makes_no_batch(net: SmallNet) -> None:
         DataModule(net, loader(net, X, y, drop_last=True))
     with pytest.raises(BadInput, match="train is a loader without targets"):
         DataModule(net, loader(net, X))
-    with pytest.raises(BadInput, match="train is a DataLoader over windtunnel.loader"):
+    with pytest.raises(BadInput, match="got a DataLoader over windtunnel.loader"):
         DataModule(net, DataLoader(loader(net, X, y)))
 
 

@@ -257,6 +257,17 @@ def test_probabilities_that_are_none_stay_as_they_are(source: Any) -> None:
             np.testing.assert_allclose(net.predict_proba(rows), expected, rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.filterwarnings("ignore:the translation keeps R2")  # of soft trees, whose outputs are divided by their sum
+def test_candidates_of_a_vote_whose_probabilities_do_not_add_up_are_compared_by_shares() -> None:
+    y = TARGETS["grade"]
+    source = VotingClassifier([("a", one_vs_all()), ("b", one_vs_all())], voting="soft").fit(X, y)
+    net = windtunnel.translate(source)
+    net.fit((X, y), (X, y), recipe="joint", metric="log_loss", epochs=1, progress=False)
+    first = net.history.candidates[0]
+    assert first.metric == pytest.approx(first.loss, rel=1e-5)
+    assert net.report((X, y), source=source).test_scores["source pipeline"]["log_loss"] == pytest.approx(first.loss)
+
+
 def bad_target(**options: Any) -> Any:
     return TransformedTargetRegressor(scaled(Ridge()), check_inverse=False, **options).fit(X, TARGETS["value"])
 

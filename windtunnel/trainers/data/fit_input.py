@@ -50,10 +50,6 @@ class FitInput:
             if _is_empty(X):
                 raise BadInput(f"{self.role} has no rows; give at least one")
             return self._in_memory(X, y, weight)
-        if isinstance(getattr(data, "dataset", None), EncodedRows):
-            raise BadInput(
-                f"{self.role} is a {type(data).__name__} over windtunnel.loader, which yields batches itself: give that"
-            )
         if isinstance(data, Iterable) and not isinstance(data, (str, dict)) and not hasattr(data, "columns"):
             return self._loaded(LoaderAdapter(self.net, data, training=self.role == "train"))
         raise BadInput(f"{self.role} is a {type(data).__name__}; {ACCEPTED}")

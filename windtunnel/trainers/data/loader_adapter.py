@@ -8,6 +8,7 @@ from typing import Any
 from windtunnel.errors import BadInput
 from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.trainers.data.encoded_loader import EncodedLoader, Item, share_steps
+from windtunnel.trainers.data.encoded_rows import EncodedRows
 from windtunnel.trainers.data.encoding import ACCEPTED, SeenClasses, encode_item
 from windtunnel.trainers.processes import require_equal_lengths, world
 
@@ -26,6 +27,10 @@ class LoaderAdapter(EncodedLoader):
     def __init__(self, net: TranslatedPipeline, loader: Iterable[Any], *, training: bool = False) -> None:
         if not isinstance(loader, Iterable):
             raise BadInput(f"a loader of type {type(loader).__name__} cannot be iterated; {ACCEPTED}")
+        if isinstance(getattr(loader, "dataset", None), EncodedRows):
+            raise BadInput(
+                f"got a {type(loader).__name__} over windtunnel.loader, which yields batches itself: give that"
+            )
         if isinstance(loader, Sized) and known_length(loader) == 0:
             raise BadInput(_EMPTY)
         self.net = net
