@@ -49,18 +49,18 @@ def replacing(path: str | PathLike[str]) -> Iterator[Path]:
     OSError
         The file cannot be written, because the disk is full for example. The error names ``path``.
     """
-    given = Path(path)
-    check_folder(given)
-    if given.is_dir():
+    requested = Path(path)
+    check_folder(requested)
+    if requested.is_dir():
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), os.fspath(path))
-    if given.exists() and not given.is_file():
+    if requested.exists() and not requested.is_file():
         raise FileExistsError(f"{os.fspath(path)!r} is a pipe or a device; give the path of a file.")
-    target = Path(os.path.realpath(given))
+    target = Path(os.path.realpath(requested))
     permissions = target.stat().st_mode & 0o777 if target.exists() and sys.platform != "win32" else None
     temporary: Path | None = None
     try:
         _remove_leftovers(target.parent)
-        temporary, held = _create(target.with_name(given.name))
+        temporary, held = _create(target.with_name(requested.name))
         with held:
             if permissions is not None:
                 temporary.chmod(permissions | stat.S_IWUSR)

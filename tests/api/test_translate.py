@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import os
 import pickle
 from collections.abc import Callable
 from dataclasses import replace
@@ -18,7 +17,7 @@ import pyarrow as pa
 import pytest
 import torch
 from case import NUMBERS, Case, quick, table, targets
-from cases import CASES, estimators, parametrized
+from cases import CASES, LONG_RUN, estimators, parametrized
 from catboost import CatBoostClassifier
 from lightgbm import Booster, LGBMClassifier, LGBMRegressor
 from module_cases import MODULE_CASES
@@ -51,8 +50,7 @@ from windtunnel.testing import fingerprint
 from windtunnel.translators.scikit_learn_version import scikit_learn_before
 
 TREES = [case for case in CASES.values() if "trees" in case.id or "booster" in case.id]
-EVERY = "WINDTUNNEL_FUZZ" in os.environ
-FLOAT32 = [case for case in CASES.values() if EVERY or case in TREES or case.id in MODULE_CASES]
+FLOAT32 = [case for case in CASES.values() if LONG_RUN or case in TREES or case.id in MODULE_CASES]
 """Every module at least once, and all trees, whose thresholds float32 rounds; the whole table is for long runs."""
 
 

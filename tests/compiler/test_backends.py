@@ -1,7 +1,6 @@
 """What runs a program: every backend gives what eager PyTorch gives."""
 
 import copy
-import os
 import pickle
 from types import SimpleNamespace
 from typing import Any
@@ -10,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 from case import Case, table
-from cases import CASES, parametrized
+from cases import CASES, LONG_RUN, parametrized
 from module_cases import MODULE_CASES
 from parity import assert_same, compiled, reindexed_rows
 from sklearn.decomposition import NMF
@@ -55,10 +54,9 @@ SPREAD = [
     "columns of columns, named by pandas",
     "nothing but passing",
 ]
-EVERY = "WINDTUNNEL_FUZZ" in os.environ
-ONNX = CASES.values() if EVERY else [CASES[name] for name in SPREAD]
+ONNX = CASES.values() if LONG_RUN else [CASES[name] for name in SPREAD]
 """Exporting takes a second or two, so that the whole table is for long runs."""
-SCRIPTED = [case for case in CASES.values() if EVERY or case.id in SPREAD or case.id in MODULE_CASES]
+SCRIPTED = [case for case in CASES.values() if LONG_RUN or case.id in SPREAD or case.id in MODULE_CASES]
 """Every module at least once; the whole table takes minutes."""
 PIPELINE = "rare, two-hot, trees"
 BACKENDS = ("torchscript", "onnx")

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
@@ -32,6 +33,8 @@ def _collected() -> dict[str, Case]:
 
 
 CASES = _collected()
+LONG_RUN = "WINDTUNNEL_FUZZ" in os.environ
+"""Whether tests that take a part of the table in ``make test`` take all of it."""
 
 
 def parametrized(*cases: Case) -> Any:

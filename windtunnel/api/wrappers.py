@@ -11,7 +11,6 @@ from os import PathLike
 from typing import Any, Self
 
 import numpy as np
-import pandas as pd
 import torch
 from numpy.typing import NDArray
 from scipy.sparse import issparse
@@ -35,6 +34,7 @@ from windtunnel.api.report import Report
 from windtunnel.api.translate import translate
 from windtunnel.api.translation import Translation
 from windtunnel.encode import Rows, as_column, indexable
+from windtunnel.encode.row_values import check_no_missing
 from windtunnel.encode.rows_with_targets import rows_with_targets
 from windtunnel.errors import BadInput, InvalidOption
 from windtunnel.estimators.fitting import (
@@ -152,8 +152,8 @@ class _WindTunnel(BaseEstimator):
         # Names and number of columns. The pipeline checks the values.
         validate_data(self, X, y=y, skip_check_array=True)
         y = column_or_1d(y, warn=True)
-        if is_classifier(self) and (missing := pd.isna(y).sum()):
-            raise BadInput(f"{missing} of {len(y)} targets are missing (NaN or None); drop these rows")
+        if is_classifier(self):
+            check_no_missing(y)
         check_consistent_length(X, y)
         weight = None if sample_weight is None else _check_sample_weight(sample_weight, X)
         options = {"validation_fraction": self.validation_fraction, "seed": self._seed()}
@@ -321,9 +321,9 @@ class _WindTunnel(BaseEstimator):
 _WindTunnel.__new__.__signature__ = signature(_WindTunnel.__init__)  # type: ignore[attr-defined]
 
 
-def _are_rows_with_targets(given: Any) -> bool:
+def _are_rows_with_targets(argument: Any) -> bool:
     """Whether an argument is ``(X, y)`` or ``(X, y, weight)``, as ``Translation.fit`` takes them."""
-    return isinstance(given, tuple) and len(given) in (2, 3) and len(getattr(given[0], "shape", ())) == 2
+    return isinstance(argument, tuple) and len(argument) in (2, 3) and len(getattr(argument[0], "shape", ())) == 2
 
 
 def _table(X: Any) -> Any:

@@ -60,7 +60,7 @@ def validation_rows(net: TranslatedPipeline, valid: Any) -> tuple[Batch | None, 
     """Encoded rows, targets and weights of the ``valid`` argument."""
     rows, target, weight = valid, None, None
     if isinstance(valid, tuple) and not isinstance(valid, Batch):
-        if len(valid) > 1 and valid[1] is None:
+        if len(valid) > 1 and valid[1] is None:  # rows without targets
             rows = valid[0]
         else:
             rows, target, weight = rows_with_targets("valid= is", valid, "give X, (X, y) or (X, y, weight)")

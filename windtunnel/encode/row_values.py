@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
 from scipy import sparse
 from torch import Tensor
@@ -27,6 +28,12 @@ def check_length(name: str, values: Any, count: int) -> None:
         raise BadInput(f"{name}={values!r} is one value; give one per row, {count} in all")
     if len(values) != count:
         raise BadInput(f"{name} has {len(values)} values for {count} rows; give one per row, in the same order")
+
+
+def check_no_missing(target: Any) -> None:
+    """Raise ``BadInput`` if a target of labels is missing."""
+    if missing := int(pd.isna(target).sum()):
+        raise BadInput(f"{missing} of {len(target)} targets are missing (NaN or None); drop these rows.")
 
 
 def encode_weights(weight: Any, count: int) -> Tensor:

@@ -82,13 +82,13 @@ class BinEncoder(TransformerMixin, BaseEstimator):
 
     def categories(self, column: int) -> list[str]:
         """The categories of a column's bins, in order, as the encoder gets them."""
-        digits = getattr(self, "digits_", len(str(int(self.n_bins) - 1)))  # pickles of earlier versions lack it
+        digits = getattr(self, "digits_", _digits(self.n_bins))  # pickles of earlier versions lack it
         return [f"{at:0{digits}d}" for at in range(len(self.bin_edges_[column]) + 1)]
 
     def _learn(self, X: Any) -> pd.DataFrame:
         if not is_whole_number(self.n_bins, 2):
             raise InvalidOption(f"n_bins={self.n_bins!r}; give a whole number from 2 up")
-        numbers, self.digits_ = self._numbers(X, fitting=True), len(str(int(self.n_bins) - 1))
+        numbers, self.digits_ = self._numbers(X, fitting=True), _digits(self.n_bins)
         self.bin_edges_: list[NDArray[np.float64]] = [_edges(column, int(self.n_bins)) for column in numbers.T]
         self.encoder_: Any = TwoHotEncoder() if self.encoder is None else clone(self.encoder)
         return self._bins(numbers)
@@ -115,6 +115,11 @@ class BinEncoder(TransformerMixin, BaseEstimator):
         if self.encoder is not None and hasattr(self.encoder, "__sklearn_tags__"):
             tags.target_tags = self.encoder.__sklearn_tags__().target_tags
         return tags
+
+
+def _digits(bins: int) -> int:
+    """The digits of the number of the last bin."""
+    return len(str(int(bins) - 1))
 
 
 def _edges(column: NDArray[np.float64], bins: int) -> NDArray[np.float64]:

@@ -80,8 +80,8 @@ class Explanation:
         Rows keep their order; the scores of a row follow one another. A term that has one of these names, as a column
         "score" of the rows has, is called "score (term)".
         """
-        ours = {"base", "score"} | ({"output"} if len(self.outputs) > 1 else set())
-        terms = [_free_name(name, ours, self.names) for name in self.names]
+        reserved = {"base", "score"} | ({"output"} if len(self.outputs) > 1 else set())
+        terms = [_free_name(name, reserved, self.names) for name in self.names]
         frames = []
         for k, output in enumerate(self.outputs):
             values, base = self.values[:, :, k], np.full(len(self.data), self.base[k])
@@ -178,10 +178,10 @@ def _text(value: Any) -> str:
     return text if len(text) <= 30 else f"{text[:29]}…"
 
 
-def _free_name(name: str, ours: Container[str], terms: Container[str]) -> str:
-    """The name of a term, followed by " (term)" until it is none of ours and none of another term."""
+def _free_name(name: str, reserved: Container[str], terms: Container[str]) -> str:
+    """The name of a term, followed by " (term)" until it is not reserved, and not the name of another term."""
     free = name
-    while free in ours or (free != name and free in terms):
+    while free in reserved or (free != name and free in terms):
         free += " (term)"
     return free
 

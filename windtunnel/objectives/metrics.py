@@ -143,9 +143,11 @@ class Metric:
             return self._head.positions(scores) if output is None else output.reshape(-1).long()
         values = self._head.linked(scores) if output is None else output.double()
         values = values.reshape(len(values), -1)
-        if self.name == "log_loss" and self._head.link == "probabilities":
+        if self.name != "log_loss":
+            return values
+        if self._head.link == "probabilities":
             values = shares(values)  # as the loss does: means of one-vs-all classifiers add up to something else
-        return values.gather(1, target.unsqueeze(1))[:, 0] if self.name == "log_loss" else values
+        return values.gather(1, target.unsqueeze(1))[:, 0]
 
     def _ranks(self, scores: Tensor, output: Tensor | None) -> Tensor:
         """Numbers that are larger for the second of two classes ``[B]``, or for each of more ``[B, classes]``."""

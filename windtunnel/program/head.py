@@ -14,6 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from windtunnel.encode.row_values import check_no_missing
 from windtunnel.errors import BadInput, warn_caller
 from windtunnel.modules.outputs.links import LINKS, PROBABILITIES
 
@@ -184,8 +185,7 @@ class Head:
                 "several targets of classes cannot be fine-tuned together; translate one estimator for each."
             )
         assert self.classes is not None
-        if missing := int(pd.isna(target).sum()):
-            raise BadInput(f"{missing} of {len(target)} targets are missing (NaN or None); drop these rows.")
+        check_no_missing(target)
         indices = {label: index for index, label in enumerate(self.classes.tolist())}
         labels = target.tolist()
         if unknown := sorted({repr(label) for label in labels if label not in indices}):

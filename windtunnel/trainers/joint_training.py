@@ -96,7 +96,8 @@ def check_trainable(net: TranslatedPipeline) -> None:
 def prepare_joint_training(net: TranslatedPipeline, calibration: CalibrationRows | None) -> None:
     """Make exact trees soft, and forget the exact modules, which no longer match once soft steps are trained.
 
-    Raises ``BadInput`` if nothing is trainable. By default the calibration rows are those that ``translate`` was given.
+    Probabilities are divided by their sum from now on. Raises ``BadInput`` if nothing is trainable. By default the
+    calibration rows are those that ``translate`` was given.
     """
     soften(net, calibration)
     check_trainable(net)

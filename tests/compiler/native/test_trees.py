@@ -1,12 +1,11 @@
 """Trees of the native engine: the bits of the modules, and the outputs of the libraries."""
 
-import os
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
-from cases import CASES as PIPELINES
+from cases import CASES as PIPELINES, LONG_RUN
 from families.trees import boosters, leaves, lightgbm, trees as families
 from lightgbm import LGBMRegressor
 from parity import assert_case, compiled
@@ -162,6 +161,6 @@ def test_other_processors_give_the_same_bits(other_processor):
     assert_equal_bits(HardTrees.of(boosted(num_leaves=64, min_data_in_leaf=1)))
 
 
-@pytest.mark.parametrize("name", TREES if "WINDTUNNEL_FUZZ" in os.environ else FEW)
+@pytest.mark.parametrize("name", TREES if LONG_RUN else FEW)
 def test_libraries(name):
     assert_case(PIPELINES[name], compiled(name, backend="native"))

@@ -9,20 +9,16 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from scipy import sparse
-from sklearn.linear_model import LogisticRegression
 from small_net import TASKS, SmallNet, rows
 from torch.utils.data import DataLoader, Dataset, TensorDataset
 
-import windtunnel
 from windtunnel.encode import Batch
 from windtunnel.errors import BadInput
 from windtunnel.objectives.losses import LOSSES
 from windtunnel.objectives.metrics import Metric
 from windtunnel.program.head import Head
 from windtunnel.progress import show_progress
-from windtunnel.trainers.data.encoded_loader import EncodedLoader
-from windtunnel.trainers.data.encoded_rows import EncodedRows, LazilyEncodedRows
+from windtunnel.trainers.data.encoded_rows import EncodedRows
 from windtunnel.trainers.data.encoding import encode_item
 from windtunnel.trainers.data.labelled_rows import Targets
 from windtunnel.trainers.data.loader import loader
@@ -365,22 +361,6 @@ def test_a_loader_in_memory_is_checked_as_its_rows_are(net: SmallNet) -> None:
         DataModule(net, [(X[:10], y[:10], np.zeros(10)), (X[10:], y[10:], np.zeros(10))])
 
 
-def test_wide_sparse_rows_are_not_made_dense_for_a_summary(monkeypatch: pytest.MonkeyPatch) -> None:
-    X = sparse.random(3000, 1500, density=0.01, format="csr", random_state=0)
-    y = np.asarray(X[:, :50].sum(axis=1)).ravel() > 0.2
-    collected: list[int] = []
-    monkeypatch.setattr("windtunnel.trainers.data.loader.DENSE_BYTES", 2**20)
-
-    def collect(self: LazilyEncodedRows, limit: int) -> Any:
-        collected.append(self.size)
-        return EncodedLoader.collect(self, limit)
-
-    monkeypatch.setattr(LazilyEncodedRows, "collect", collect)
-    net = windtunnel.translate(LogisticRegression().fit(X, y))
-    net.fit((X[:2000], y[:2000]), (X[2000:], y[2000:]), epochs=1, progress=False, accelerator="cpu")
-    assert collected and 2000 not in collected
-
-
 def test_a_stream_of_validation_rows_without_weight() -> None:
     metric, targets = Metric("loss", Head("regression")), Targets(torch.ones(4), torch.zeros(4))
     with pytest.raises(BadInput, match="the weights of the validation rows are all 0"):
@@ -505,12 +485,3 @@ def test_rows_that_are_equal_by_chance_are_not_shared(net: SmallNet) -> None:
     weight = np.arange(400) < 300
     by_weight = DataModule(net, (X, y, weight), (X, y, ~weight)).shared_fraction
     assert by_weight == 0.0
-
-
-@pytest.mark.parametrize("kind", ["csr", "csc", "coo", "lil", "dok", "bsr", "dia"])
-def test_every_format_of_sparse_matrices(kind: str) -> None:
-    X, y = sparse.random(60, 4, 0.5, kind, random_state=0), np.arange(60) % 2
-    net = windtunnel.translate(LogisticRegression().fit(X.tocsr(), y))
-    rows, target = next(iter(loader(net, X, y, shuffle=False)))
-    np.testing.assert_array_equal(rows.numbers, X.toarray())
-    assert target.tolist() == y.tolist()

@@ -31,7 +31,10 @@ class SingleTree:
 
 
 def child_numbers(is_leaf: NDArray[np.bool_], is_node: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """The numbers of nodes and leaves that stand mixed: nodes count up from 0, leaves down from -1."""
+    """The numbers of nodes and leaves that are stored together: nodes count up from 0, leaves down from -1.
+
+    A pruned node is neither; its number means nothing.
+    """
     return np.where(is_leaf, -np.cumsum(is_leaf, dtype=np.int64), np.cumsum(is_node, dtype=np.int64) - 1)
 
 

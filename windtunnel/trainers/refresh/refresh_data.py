@@ -87,10 +87,9 @@ def read_input(net: TranslatedPipeline, name: str, data: Any) -> tuple[Any, Any,
     if not items:
         raise BadInput(f"the loader {name}= yielded nothing; give at least one batch")
     rows, targets, weights = map(list, zip(*items, strict=True))
-    without = [weight is None for weight in weights]
-    if any(without) and not all(without):
+    if len({weight is None for weight in weights}) > 1:
         raise BadInput(f"the loader {name}= yielded weights with some batches only; give all of them weights, or none")
-    return _concatenate(rows), _concatenate(targets), None if all(without) else _concatenate(weights)
+    return _concatenate(rows), _concatenate(targets), None if weights[0] is None else _concatenate(weights)
 
 
 def _concatenate(parts: list[Any]) -> Any:

@@ -185,8 +185,9 @@ class _Model:
         if self.iterations is not None:
             count = int(model["iteration_indptr"][self.iterations])
             trees, info, drops = trees[:count], info[:count], drops[:count]
-        parts = [_tree(tree, scale) for tree, scale in zip(trees, drops, strict=True)]
-        numbers = [np.flatnonzero(_leaves(tree)) for tree in trees]
+        leaves = [_leaves(tree) for tree in trees]
+        parts = [_tree(tree, is_leaf, weight) for tree, is_leaf, weight in zip(trees, leaves, drops, strict=True)]
+        numbers = [np.flatnonzero(is_leaf) for is_leaf in leaves]
         width = int(self.parameters["num_feature"])
         ensemble = join(parts, width=width, base=self.base, output=info, reads="float32", data_at="next_above")
         return ensemble, np.concatenate([np.empty(0), *numbers]).astype(np.int64)
@@ -234,11 +235,11 @@ def _leaves(tree: Mapping[str, Any]) -> NDArray[np.bool_]:
     return leaves
 
 
-def _tree(tree: Mapping[str, Any], weight: float) -> SingleTree:
+def _tree(tree: Mapping[str, Any], is_leaf: NDArray[np.bool_], weight: float) -> SingleTree:
     # A number goes left below its threshold, so the float32 just below it is the last that does. A category in the set
     # goes right, all others left: children change sides, and with them the default.
     left, right = np.array(tree["left_children"], np.int64), np.array(tree["right_children"], np.int64)
-    is_leaf, is_split = _leaves(tree), left >= 0
+    is_split = left >= 0
     number = child_numbers(is_leaf, is_split)
     condition = np.array(tree["split_conditions"], np.float32)
     is_set = np.array(tree["split_type"])[is_split] == 1
