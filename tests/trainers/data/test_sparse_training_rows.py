@@ -1,4 +1,4 @@
-"""Rows that are given as sparse matrices: of every format, and of many columns."""
+"""Training rows that are given as sparse matrices: of every format, and of many columns."""
 
 from __future__ import annotations
 
