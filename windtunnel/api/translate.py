@@ -74,6 +74,10 @@ def translate(
     check_calibration_rows(calibrate)
     if isinstance(pipeline, Translation):
         raise UnsupportedEstimator("this is a translation already: fit, compile or export it as it is")
+    if isinstance(getattr(pipeline, "translation_", None), Translation):
+        raise UnsupportedEstimator(
+            f"{type(pipeline).__name__} holds a translation already: fit, compile or export its translation_ as it is"
+        )
     net = Translation.of(Assembly(pipeline, untranslated, calibrate))
     warn_of_constraints(pipeline)
     look_up_sums(net)

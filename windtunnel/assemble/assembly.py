@@ -13,8 +13,9 @@ from windtunnel.assemble.context import Context
 from windtunnel.assemble.conversions import Conversions, predicts
 from windtunnel.assemble.edge_cases.imputed_thresholds import transform_of
 from windtunnel.assemble.edge_cases.sparsity import check_sparse_inputs
-from windtunnel.assemble.graph_column import GraphColumn
+from windtunnel.assemble.graph_column import GraphColumn, column_at
 from windtunnel.assemble.host_steps import HostSteps
+from windtunnel.assemble.inner_translations import InnerTranslations
 from windtunnel.assemble.method_columns import MethodColumns
 from windtunnel.assemble.output_head import output_dtypes, predictor_head, predictor_methods, transformer_methods
 from windtunnel.assemble.predictors import Predictors, ScoredPredictor
@@ -31,6 +32,7 @@ from windtunnel.pipeline.fitted_columns import fitted_columns
 from windtunnel.pipeline.graph import build_graph
 from windtunnel.program.head import Head
 from windtunnel.program.program import Program, ProgramStep
+from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.translators.conversions import (
     CategoryEncoding,
     CategoryRecoding,
@@ -64,9 +66,10 @@ class Assembly:
         self._builder = ProgramBuilder(self.encoder, self.dtype)
         self._categories = Categories(self._builder, self.sample)
         self._context = Context(graph, self._builder, conversions, composites, self._categories, self._columns)
-        self._predictors = Predictors(self._context)
-        self._methods = MethodColumns(self._context, self._predictors)
         self._host_steps = HostSteps(self._builder, self.untranslated, self.sample)
+        self._inner_translations = InnerTranslations(self._builder, self._host_steps)
+        self._predictors = Predictors(self._context, self._inner_translations)
+        self._methods = MethodColumns(self._context, self._predictors)
         self._assembled: dict[Expression | tuple[Expression, str], list[GraphColumn]] = {}
         scored = self._predictors.final(graph)
         methods, self.head = self._assemble_transformer(graph) if scored is None else self._assemble_predictor(scored)
@@ -155,6 +158,9 @@ class Assembly:
         builder, composites, estimator = self._builder, self._context.composites, step.estimator_name
         check_sparse_inputs(step, conversion, self.encoder)
         match conversion:
+            case TranslatedPipeline(head=Head(task="transform")):
+                inner = self._inner_translations.add(step, conversion, columns)
+                return [column_at((inner.slot, column)) for column in range(inner.count)]
             case CategoryEncoding():
                 return self._categories.encoded(step, conversion, columns)
             case CategoryRecoding():
@@ -165,7 +171,7 @@ class Assembly:
                 return builder.module(step.name, estimator, module, self._columns(composites.parts(step, conversion)))
             case Composite() if not predicts(conversion):
                 return self._columns(composites.then(step, conversion))
-            case Predictor() | Composite():
+            case Predictor() | Composite() | TranslatedPipeline():
                 return self._methods.columns(step, "transform")
             case Transformer(module=module):
                 probed = None if conversion.reads.has_categories else step.estimator

@@ -10,6 +10,7 @@ import torch
 from windtunnel.errors import UnsupportedEstimator
 from windtunnel.modules.base import Module
 from windtunnel.pipeline.expressions import Expression, Step
+from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.translators.conversions import (
     CategoryEncoding,
     CategoryRecoding,
@@ -32,8 +33,11 @@ class Conversions:
         self._cached: dict[Step, Any] = {}
 
     def of_step(self, step: Step) -> Any:
-        """The conversion of a step, its modules cast to the dtype."""
+        """The conversion of a step, its modules cast to the dtype; a translation inside of others is its own."""
         if step not in self._cached:
+            if (translation := translation_in(step.estimator)) is not None:
+                self._cached[step] = translation
+                return translation
             try:
                 conversion = convert(step.estimator)
                 data = isinstance(conversion, CategoryEncoding | CategoryRecoding | Selection | TokenCounts)
@@ -55,8 +59,16 @@ class Conversions:
         return self._cached.get(expression) if isinstance(expression, Step) else None
 
 
+def translation_in(estimator: Any) -> TranslatedPipeline | None:
+    """A translation, also that of a fitted ``WindTunnelClassifier`` or ``WindTunnelRegressor``, or None."""
+    translation = getattr(estimator, "translation_", estimator)
+    return translation if isinstance(translation, TranslatedPipeline) else None
+
+
 def predicts(conversion: Any) -> bool:
     """Whether a conversion is that of a predictor."""
+    if isinstance(conversion, TranslatedPipeline):
+        return conversion.head.task != "transform"
     if isinstance(conversion, Composite):
         return isinstance(conversion.then, Predictor) or hasattr(conversion.then, "predict")
     return isinstance(conversion, Predictor)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -45,14 +46,24 @@ class HostSteps:
         counts = [GraphColumn(number=partial(self._builder.number, column)) for column in host.columns]
         return counts if tokens.then is None else self._builder.module(step.name, estimator, tokens.then, counts)
 
+    def again(self, host: HostStep, step: Step) -> list[GraphColumn]:
+        """The columns of a step that the translation of ``step`` keeps on the host, over the same raw rows."""
+        if self._untranslated == "error":
+            raise UnsupportedEstimator(f"step {step.name!r} ({step.estimator_name}) keeps {host.name!r} on the host.")
+        return [self._builder.raw(column) for column in self._keep(host, len(host.columns)).columns]
+
     def _add(self, step: Step, width: int, reason: str, tokens: TokenCounts | None = None) -> HostStep:
         if width > WIDEST:
             raise UnsupportedEstimator(
                 f"step {step.name!r} ({step.estimator_name}) gives {width:,} columns; they become dense, and "
                 f"at most {WIDEST:,} are taken. Fit it with fewer (n_features, max_features, min_df)."
             )
-        first = self._builder.encoder.width + sum(len(host.columns) for host in self.steps)
-        self.steps.append(HostStep(step, tuple(range(first, first + width)), reason, tokens))
+        return self._keep(HostStep(step, (), reason, tokens), width)
+
+    def _keep(self, host: HostStep, width: int) -> HostStep:
+        """A step with columns of its own, after those of all steps so far."""
+        first = self._builder.encoder.width + sum(len(other.columns) for other in self.steps)
+        self.steps.append(replace(host, columns=tuple(range(first, first + width)), _labels=[]))
         return self.steps[-1]
 
     def _width(self, step: Step, reason: UnsupportedEstimator) -> int:

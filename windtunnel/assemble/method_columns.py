@@ -66,10 +66,8 @@ class MethodColumns:
             return scored.places
         if method in scored.composite_methods:
             return self._composite_method(*scored.composite_methods[method])
-        if method in predictor.methods:
-            return builder.method(step, predictor.methods[method], scored.places)
-        if method in predictor.column_methods:
-            return builder.method(step, predictor.column_methods[method], scored.inputs)
+        if (own := scored.method_modules.get(method)) is not None:
+            return builder.method(step, own.module, own.places)
         if method == "decision_function":
             return builder.run(step, [LinkOutput("identity", predictor.decision_scale)], scored.places)
         if method in ("predict", "predict_proba"):
@@ -82,7 +80,7 @@ class MethodColumns:
 
     def _label(self, scored: ScoredPredictor, method: str) -> list[Place]:
         """The label of a classifier: as a number, its position, or a column per class."""
-        step, predictor, classes, builder = scored.step, scored.predictor, scored.classes, self._builder
+        step, classes, builder = scored.step, scored.classes, self._builder
         if isinstance(classes, list):
             raise UnsupportedEstimator(f"step {step.name!r} gives labels of several targets, and one is read.")
         if method == "predict" and classes.dtype.kind not in "biuf":
@@ -91,13 +89,12 @@ class MethodColumns:
             )
         if "predict" in scored.composite_methods:
             position = self._composite_method(*scored.composite_methods["predict"])
-        elif "predict" in predictor.column_methods:
-            position = builder.method(step, predictor.column_methods["predict"], scored.inputs)
+        elif (own := scored.method_modules.get("predict")) is not None:
+            position = builder.method(step, own.module, own.places)
         else:
             # A single class is always chosen: no score is at least NaN.
             single = LabelThreshold(torch.tensor(math.nan, dtype=torch.float64))
-            positions = predictor.methods.get("predict", single if len(classes) == 1 else LabelIndex())
-            position = builder.method(step, positions, scored.places)
+            position = builder.method(step, single if len(classes) == 1 else LabelIndex(), scored.places)
         if method == "position" and self._context.conversions.exact:
             return position
         votes = builder.run(step, [OneHotLabel(len(classes))], [*position, *scored.places])

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from windtunnel.assemble.context import Context
-from windtunnel.assemble.graph_column import Place
+from windtunnel.assemble.inner_translations import PlacedModule
 from windtunnel.assemble.predictors import ScoredPredictor
 from windtunnel.modules.base import Module
 from windtunnel.modules.outputs.label_rules import LabelThreshold, ProbabilityThreshold
@@ -23,30 +23,28 @@ def predictor_methods(
 ) -> tuple[dict[str, ProgramStep], ScoredPredictor]:
     """A step for each method of the pipeline that link and scores do not give; the scores stay the last output."""
     builder = context.builder
-    modules: dict[str, tuple[Module, list[Place]]] = {}
+    modules: dict[str, PlacedModule] = {}
     for method, (step, composite) in scored.composite_methods.items():
         if hasattr(pipeline, method) and (rule := _rule_on_scores(context, step, composite, scored)) is not None:
-            modules[method] = (rule, scored.places)
+            modules[method] = PlacedModule(rule, scored.places)
         elif hasattr(pipeline, method):
             parts = context.columns(context.composites.parts(step, composite))
-            modules[method] = (composite.then, builder.places(step.name, parts))
+            modules[method] = PlacedModule(composite.then, builder.places(step.name, parts))
     if scored.slot != len(builder.steps) + 1:
         slot = builder.add(scored.step.name, scored.step.estimator_name, Identity(), scored.places)
         scored = replace(scored, slot=slot)
     trained = {id(parameter) for step in builder.steps for parameter in step.parameters()}
-    predictor = scored.predictor
-    for methods, places in ((predictor.methods, scored.places), (predictor.column_methods, scored.inputs)):
-        for method, module in methods.items():
-            if hasattr(pipeline, method):
-                # A loss of the scores gives no gradient to parameters that the scores do not use.
-                for parameter in module.parameters():
-                    parameter.requires_grad_(id(parameter) in trained)
-                modules.setdefault(method, (module, places))
+    for method, own in scored.method_modules.items():
+        if hasattr(pipeline, method):
+            # A loss of the scores gives no gradient to parameters that the scores do not use.
+            for parameter in own.module.parameters():
+                parameter.requires_grad_(id(parameter) in trained)
+            modules.setdefault(method, own)
     steps = {}
-    for method, (module, places) in modules.items():
-        probes = places is scored.inputs and not predictor.reads.codes
-        rejects = builder.rejections(scored.step.estimator, len(places), method) if probes else ()
-        steps[method] = ProgramStep(module, takes_of(places), scored.step.name, rejects)
+    for method, placed in modules.items():
+        probes = placed.places is scored.inputs and not scored.predictor.reads.codes
+        rejects = builder.rejections(scored.step.estimator, len(placed.places), method) if probes else placed.rejects
+        steps[method] = ProgramStep(placed.module, takes_of(placed.places), scored.step.name, rejects)
     return steps, scored
 
 
@@ -59,7 +57,7 @@ def _rule_on_scores(context: Context, step: Step, method: Composite, scored: Sco
     if not isinstance(rule, LabelThreshold) or len(method.parts) != 1:
         return None
     (part,), conversion = method.parts, context.conversions.of_step(step)
-    own_steps = {**scored.composite_methods, **predictor.methods, **predictor.column_methods}
+    own_steps = {**scored.composite_methods, **scored.method_modules}
     if part.estimator is not conversion.then or part.method in own_steps:
         return None
     if part.method == "predict_proba" and part.output_columns is not None:

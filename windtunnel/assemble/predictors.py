@@ -13,6 +13,7 @@ from windtunnel.assemble.edge_cases.imputed_thresholds import align_imputed
 from windtunnel.assemble.edge_cases.rounded_thresholds import shift_rounded
 from windtunnel.assemble.edge_cases.sparsity import gives_sparse, stores_zeros
 from windtunnel.assemble.graph_column import GraphColumn, Place
+from windtunnel.assemble.inner_translations import InnerTranslations, PlacedModule
 from windtunnel.assemble.shared_loss import with_loss_of
 from windtunnel.errors import UnsupportedEstimator
 from windtunnel.modules.base import Module
@@ -21,6 +22,8 @@ from windtunnel.modules.outputs.inverse_links import unlinked
 from windtunnel.modules.tables.category_table import Identity
 from windtunnel.modules.trees.hard import TreeWalk
 from windtunnel.pipeline.expressions import Concatenated, Expression, MethodOutput, Raw, Step
+from windtunnel.program.head import METHODS
+from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.translators.conversions import Composite, InputColumns, Predictor, Selection
 
 
@@ -36,18 +39,28 @@ class ScoredPredictor:
     step: Step
     composite_methods: Mapping[str, tuple[Step, Composite]] = field(default_factory=dict)
     """Methods that composites around the predictor replace: name -> the composite's step, and the method."""
+    translated_methods: Mapping[str, PlacedModule] = field(default_factory=dict)
+    """Methods with a step of their own in the program of a translation inside of another estimator."""
 
     @property
     def places(self) -> list[Place]:
         """The place of each score."""
         return [(self.slot, column) for column in range(self.count)]
 
+    @property
+    def method_modules(self) -> dict[str, PlacedModule]:
+        """The modules of methods that do not follow from link and scores; those of composites are not among them."""
+        of_columns = {name: PlacedModule(each, self.inputs) for name, each in self.predictor.column_methods.items()}
+        of_scores = {name: PlacedModule(each, self.places) for name, each in self.predictor.methods.items()}
+        return {**of_columns, **of_scores, **self.translated_methods}
+
 
 class Predictors:
     """Adds the steps that compute raw scores."""
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: Context, inner_translations: InnerTranslations) -> None:
         self._context = context
+        self._inner_translations = inner_translations
         self._builder = context.builder
         self._scored: dict[Step, ScoredPredictor] = {}
 
@@ -62,7 +75,7 @@ class Predictors:
         match self._context.conversions.of_step(expression):
             case Composite(then=Module()) if predicts:
                 return None
-            case Predictor() | Composite():
+            case Predictor() | Composite() | TranslatedPipeline():
                 return self.scored(expression)
             case Selection(then=then) if predicts and then is not None:
                 return self.scored(expression)
@@ -97,6 +110,8 @@ class Predictors:
 
     def _score(self, step: Step) -> ScoredPredictor:
         conversion = self._context.conversions.of_step(step)
+        if isinstance(conversion, TranslatedPipeline):
+            return self._score_translation(step, conversion)
         if isinstance(conversion, Selection) and conversion.then is not None:
             # The inner predictor reads the output of the step, which is the selection.
             predictor = Step(step.name, step.estimator, step)
@@ -152,6 +167,25 @@ class Predictors:
         count = self._builder.width(scores, len(columns))
         classes = _classes(step.estimator, predictor.classes, None)
         return ScoredPredictor(slot, count, places, predictor, classes, step, methods)
+
+    def _score_translation(self, step: Step, net: TranslatedPipeline) -> ScoredPredictor:
+        """The scores of a translation inside of another estimator."""
+        inner = self._inner_translations.add(step, net, self._context.columns(step.inputs))
+        head = net.head
+        predictor = Predictor(
+            Identity(),  # the scores are in the program by now
+            link=head.link,
+            loss=head.loss,
+            link_options=head.link_options,
+            loss_options=head.loss_options,
+            flat=head.flat,
+            decision_scale=head.decision_scale,
+            dtypes=head.dtypes,
+            failing=[method for method in METHODS if method not in head.methods],
+        )
+        return ScoredPredictor(
+            inner.slot, inner.count, [], predictor, head.classes, step, translated_methods=inner.methods
+        )
 
     def _score_inner(
         self, step: Step, composite: Composite, methods: Mapping[str, tuple[Step, Composite]]

@@ -22,12 +22,24 @@ def takes_sequence(pipeline: Any) -> bool:
 
 
 def leading_steps(pipeline: Any) -> Iterator[Any]:
-    """The estimators of a pipeline in order; the first takes the raw rows."""
+    """The estimators of a pipeline in order; the first takes the raw rows.
+
+    An estimator made of others that does not know its columns, as these take texts, stands for the first of them.
+    """
     if isinstance(pipeline, Pipeline):
         for _, step in pipeline.steps:
             yield from leading_steps(step)
     elif isinstance(pipeline, FeatureUnion) and not hasattr(pipeline, "n_features_in_"):
         for _, part in pipeline.transformer_list:
             yield from leading_steps(part)
+    elif not hasattr(pipeline, "n_features_in_") and (inner := _inner_estimator(pipeline)) is not None:
+        yield from leading_steps(inner)
     elif pipeline is not None and not isinstance(pipeline, str):
         yield pipeline
+
+
+def _inner_estimator(composite: Any) -> Any:
+    """The first estimator of a calibration, a search, a vote, a stack; None for an estimator without others."""
+    if isinstance(members := getattr(composite, "estimators", None), list):
+        return next((member for _, member in members if not isinstance(member, str)), None)
+    return getattr(composite, "estimator", None)

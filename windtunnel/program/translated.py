@@ -405,6 +405,20 @@ class TranslatedPipeline(ScoringPipeline):
             raise AttributeError(f"a {self.head.task} pipeline has no classes_")
         return self.head.classes
 
+    @property
+    def n_features_in_(self) -> int:
+        """The number of raw columns; missing where rows are a sequence of texts or the like."""
+        if self.encoder.flat:
+            raise AttributeError("this pipeline takes a sequence, which has no columns")
+        return self.encoder.width
+
+    @property
+    def feature_names_in_(self) -> NDArray[Any]:
+        """The names of the raw columns; missing where the pipeline was fitted on an array."""
+        if self.encoder.names is None:
+            raise AttributeError("this pipeline was fitted on an array, whose columns have no names")
+        return np.array(self.encoder.names, dtype=object)
+
     def tree_columns(self, rows: Rows) -> NDArray[Any]:
         """The input of the last step, ``[B, width]``: the columns that a LightGBM or XGBoost file takes."""
         position = len(self.program.steps) - 1

@@ -129,14 +129,6 @@ def _is_again(before: Any, now: Any) -> bool:
 def convert(fitted: Any) -> Conversion:
     """The conversion of a fitted estimator; ``UnsupportedEstimator`` if its class has no converter."""
     entry = _TABLE.get(type(fitted))
-    # By name, as the class is in a higher layer.
-    if entry is None and (hasattr(fitted, "translation_") or public_name(type(fitted)) == "windtunnel.Translation"):
-        alone = "its translation_" if hasattr(fitted, "translation_") else "it"
-        raise UnsupportedEstimator(
-            f"{type(fitted).__name__} is translated already. Alone, {alone} can be compiled, saved and exported; "
-            "inside of another estimator it cannot: pickle that one, or build it around the source pipeline and "
-            "translate the whole"
-        )
     if entry is None:
         raise UnsupportedEstimator(_unsupported(type(fitted)))
     return entry.convert(fitted)

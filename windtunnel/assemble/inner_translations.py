@@ -1,0 +1,151 @@
+"""Translations inside of other estimators: their programs become steps of the program around them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from copy import deepcopy
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+
+from windtunnel.assemble.edge_cases.sparsity import gives_sparse
+from windtunnel.assemble.graph_column import GraphColumn, Place, Rejected
+from windtunnel.assemble.host_steps import HostSteps
+from windtunnel.assemble.program_builder import ProgramBuilder
+from windtunnel.encode import CategoryColumn
+from windtunnel.encode.columns import quote_names
+from windtunnel.errors import UnsupportedEstimator
+from windtunnel.modules.base import Module
+from windtunnel.pipeline.expressions import Step
+from windtunnel.program.program import IDS, NUMBERS, Program, ProgramStep, slot_of
+from windtunnel.program.translated import TranslatedPipeline
+
+
+@dataclass(frozen=True)
+class PlacedModule:
+    """A module, the places of its input columns, and the kinds of values that its source rejects there."""
+
+    module: Module
+    places: list[Place]
+    rejects: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class InnerProgram:
+    """What a translation inside of another estimator computes in the program around it."""
+
+    slot: int  # the slot of its raw scores, or of the columns of a transformer
+    count: int  # the number of these
+    methods: Mapping[str, PlacedModule]  # the methods that have a step of their own
+
+
+class InnerTranslations:
+    """Adds copies of the programs of translations, trained or not."""
+
+    def __init__(self, builder: ProgramBuilder, host_steps: HostSteps) -> None:
+        self._builder = builder
+        self._host_steps = host_steps
+
+    def add(self, step: Step, net: TranslatedPipeline, columns: list[GraphColumn]) -> InnerProgram:
+        """The steps of a translation that reads these columns.
+
+        Raises
+        ------
+        UnsupportedEstimator
+            A translation whose outputs would differ here: of another dtype, on a fixed engine, over sparse matrices
+            whose zeros it takes for missing, over categories or host steps behind other steps.
+        """
+        self._check(step, net)
+        columns = self._in_order(step, net, columns)
+        columns = [*columns, *self._host_columns(step, net, columns)]
+        encoder, program = net.encoder, _trainable_copy(net)
+        numbers = self._builder.places(step.name, [columns[at] for at in encoder.numbers]) if encoder.numbers else []
+        ids = [
+            (IDS, self._builder.encoder.add_category(self._category(step, category, columns[category.column])))
+            for category in encoder.categories
+        ]
+        places: dict[int, list[Place]] = {NUMBERS: numbers, IDS: ids}
+        slots: dict[int, int] = {}
+
+        def placed(inner: ProgramStep) -> PlacedModule:
+            at = [places[slot][column] if slot in places else (slots[slot], column) for slot, column in inner.places()]
+            return PlacedModule(inner.module, at, inner.rejects)
+
+        for position, (inner, origin) in enumerate(zip(program.steps, net.origins, strict=True)):
+            here = placed(inner)
+            name = f"{step.name}.{inner.name}" if inner.name else step.name
+            slots[slot_of(position)] = self._builder.add(name, origin.estimator, here.module, here.places, here.rejects)
+        methods = {method: placed(inner) for method, inner in program.method_steps.items()}
+        with torch.no_grad():
+            count = program(*encoder.zeros(1)).reshape(1, -1).shape[1]
+        return InnerProgram(slots[slot_of(len(program.steps) - 1)], count, methods)
+
+    def _check(self, step: Step, net: TranslatedPipeline) -> None:
+        encoder, outer = net.encoder, self._builder.encoder
+        reason = ""
+        if net.fixed:
+            reason = "runs on a backend that is fixed; put the translation there that it was compiled from"
+        elif encoder.dtype != outer.dtype:
+            reason = f"computes in {encoder.dtype} and the estimators around it in {outer.dtype}; use one of these"
+        elif encoder.flat != outer.flat:
+            reason = "takes texts, labels or dicts in the place of a table, which only a first step can"
+        elif encoder.unstored != "zero" and gives_sparse(step.inputs):
+            reason = "tells the zeros of a sparse matrix from those that are left out; give it dense columns"
+        if reason:
+            raise UnsupportedEstimator(f"step {step.name!r} ({step.estimator_name}) {reason}.")
+        if encoder.unstored != "zero" and gives_sparse(step.inputs, raw=True):
+            outer.unstored = "rejected"
+        outer.rejects_sparse_columns |= encoder.rejects_sparse_columns
+        outer.needs_names |= encoder.needs_names
+
+    def _in_order(self, step: Step, net: TranslatedPipeline, columns: list[GraphColumn]) -> list[GraphColumn]:
+        """The columns in the order of the translation, which takes raw columns by name; computed ones have none."""
+        where = f"step {step.name!r} ({step.estimator_name})"
+        if len(columns) != net.encoder.width:
+            raise UnsupportedEstimator(f"{where} reads {net.encoder.width} columns, and is given {len(columns)}.")
+        outer, names = self._builder.encoder, net.encoder.names
+        raw = [column.raw for column in columns if column.raw is not None and column.raw < outer.width]
+        if names is None or len(raw) < len(columns):
+            return columns
+        if outer.names is None or {outer.names[at] for at in raw} != {*names}:
+            given = "no names" if outer.names is None else quote_names([outer.names[at] for at in raw])
+            raise UnsupportedEstimator(
+                f"{where} reads the columns {quote_names(names)} by name, and is given {given}; fit all on a table "
+                "with the same names."
+            )
+        by_name = {outer.names[at]: column for at, column in zip(raw, columns, strict=True)}
+        return [by_name[name] for name in names]
+
+    def _host_columns(self, step: Step, net: TranslatedPipeline, columns: list[GraphColumn]) -> list[GraphColumn]:
+        """The columns that steps on the host compute inside of the translation, from its raw rows."""
+        if net.hosts and [column.raw for column in columns] != [*range(self._builder.encoder.width)]:
+            raise UnsupportedEstimator(
+                f"step {step.name!r} ({step.estimator_name}) keeps step {net.hosts[0].name!r} on the host, which reads "
+                "the columns as they are before any other step; translate the pipeline as a whole."
+            )
+        return [column for host in net.hosts for column in self._host_steps.again(host, step)]
+
+    def _category(self, step: Step, category: CategoryColumn, column: GraphColumn) -> CategoryColumn:
+        """A category column of the translation as one of the program around it."""
+        if column.raw is None or column.recodings or column.vocabulary is not None:
+            raise UnsupportedEstimator(
+                f"step {step.name!r} ({step.estimator_name}) reads categories that the steps before it compute or "
+                "merge; put these steps into the pipeline that it translates."
+            )
+        rejected: Any = {
+            "rejects_unknown": category.rejects_unknown or Rejected.UNKNOWN in column.rejects,
+            "rejects_missing": category.rejects_missing or Rejected.MISSING in column.rejects,
+            "rejects_infinite": category.rejects_infinite or Rejected.INFINITE in column.rejects,
+            "rejects_fractions": category.rejects_fractions or Rejected.FRACTION in column.rejects,
+        }
+        return replace(category, column=column.raw, **rejected)
+
+
+def _trainable_copy(net: TranslatedPipeline) -> Program:
+    """A copy of the program, whose parameters may be trained as the level of the translation says."""
+    program = deepcopy(net.program).cpu()
+    if net.softening is not None and net.softening_pending:
+        for name in net.softening.trainable:
+            program.get_parameter(name).requires_grad_()
+    return program
