@@ -175,7 +175,7 @@ class _WindTunnel(BaseEstimator):
             self._fit_members(train, valid, recipe)
 
     def _fit_pipeline(self, train: Any, valid: Any, calibrate: Any, recipe: Recipe) -> None:
-        source = fit_estimator(self._source(), *train, validation=valid)
+        source = fit_estimator(self._source(train[0]), *train, validation=valid)
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="calibrate= has")  # there are no more rows to give
             net = translate(
@@ -194,7 +194,7 @@ class _WindTunnel(BaseEstimator):
                 self._keep(net)
 
     def _fit_members(self, train: Any, valid: Any, recipe: Recipe) -> None:
-        source = self._source()
+        source = self._source(train[0])
         if early_stopping_options(last_step(source)):  # members get the number of trees at which it stops
             source = clone_for_refit(fit_estimator(source, *train, validation=valid))
         net = crossfit(
@@ -242,13 +242,15 @@ class _WindTunnel(BaseEstimator):
             return None
         return np.flatnonzero(~held_out), np.flatnonzero(held_out)
 
-    def _source(self) -> Any:
+    def _source(self, X: Any) -> Any:
+        """An unfitted copy of the pipeline, or the default one for such rows."""
         if isinstance(self._pipeline(), Translation):
             raise InvalidOption(
                 "pipeline is a translation, which holds no pipeline to fit; give the pipeline, or call fit((X, y), "
                 "valid) of the translation"
             )
-        source = clone_unfitted(self._pipeline())
+        # To center a sparse matrix would make it dense.
+        source = self._default(centered=not issparse(X)) if self.pipeline is None else clone_unfitted(self.pipeline)
         check_needs_no_queries(source)
         if is_classifier(source) != is_classifier(self):
             wanted, other = ("classifier", "Regressor") if is_classifier(self) else ("regressor", "Classifier")
@@ -265,13 +267,14 @@ class _WindTunnel(BaseEstimator):
             of_source = get_tags(source).input_tags
             for name in ("sparse", "allow_nan", "string", "categorical"):
                 setattr(tags.input_tags, name, getattr(of_source, name))
+        tags.input_tags.sparse |= self.pipeline is None
         tags.input_tags.two_d_array = not takes_sequence(source)
         return tags
 
     def _pipeline(self) -> Any:
         return self._default() if self.pipeline is None else self.pipeline
 
-    def _default(self) -> Pipeline:
+    def _default(self, *, centered: bool = True) -> Pipeline:
         raise NotImplementedError
 
     def predict(self, X: Any) -> NDArray[Any]:
@@ -366,7 +369,8 @@ class WindTunnelClassifier(ClassifierMixin, _WindTunnel):
     Parameters
     ----------
     pipeline : estimator, default None
-        Unfitted Pipeline or classifier, which ``fit`` clones; None is a StandardScaler and a LogisticRegression.
+        Unfitted Pipeline or classifier, which ``fit`` clones; None is a StandardScaler and a LogisticRegression. The
+        scaler does not center sparse rows.
     level, start, temperature, untranslated
         See ``windtunnel.translate``. They have no effect with ``folds``, whose members stay as they are.
     recipe : Recipe, str or None
@@ -391,8 +395,8 @@ class WindTunnelClassifier(ClassifierMixin, _WindTunnel):
     history_ : History
     """
 
-    def _default(self) -> Pipeline:
-        return make_pipeline(StandardScaler(), LogisticRegression())
+    def _default(self, *, centered: bool = True) -> Pipeline:
+        return make_pipeline(StandardScaler(with_mean=centered), LogisticRegression())
 
     @available_if(_translation_has("predict_proba"))
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
@@ -417,5 +421,5 @@ class WindTunnelRegressor(RegressorMixin, _WindTunnel):
     StandardScaler and a Ridge.
     """
 
-    def _default(self) -> Pipeline:
-        return make_pipeline(StandardScaler(), Ridge())
+    def _default(self, *, centered: bool = True) -> Pipeline:
+        return make_pipeline(StandardScaler(with_mean=centered), Ridge())
