@@ -26,6 +26,7 @@ from windtunnel.encode.columns import (
     to_float64,
     to_floats,
 )
+from windtunnel.encode.dense_rows import dense_rows
 from windtunnel.encode.labels import labels_index, labels_of
 from windtunnel.encode.precision_loss import PrecisionLossWarner
 from windtunnel.encode.rows import (
@@ -127,6 +128,24 @@ class RowEncoder:
                 "Give raw rows, or what its own encode gave."
             )
         return Batch(batch.numbers.to(getattr(torch, self.dtype)), batch.ids)
+
+    def encode_rows(
+        self, rows: Rows, *, training: bool = False, shared: bool = False, text_ids: TextIds | None = None
+    ) -> Batch:
+        """Raw rows of any kind as a batch; ``training`` and ``text_ids`` are those of ``encode``.
+
+        If ``shared``, the batch may share the memory of the rows.
+        """
+        if (batch := self.encode_array(rows, shared=shared)) is not None:
+            return batch
+        if (numbers := self.sparse_numbers(rows)) is not None:
+            self._check_size(numbers.shape[0])
+            return Batch.of_numbers(dense_rows(numbers, self.unstored_number))
+        if (batch := self.encode_few(rows)) is not None:
+            return batch
+        columns = self.columns(rows)
+        count = len(rows if isinstance(columns, dict) else columns)
+        return self.encode(columns, rows=count, training=training, text_ids=text_ids)
 
     def encode_array(self, rows: Rows, *, shared: bool = False) -> Batch | None:
         """An array of numbers as a batch; None if columns must be encoded one by one.

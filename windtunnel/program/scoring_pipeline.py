@@ -16,6 +16,7 @@ from scipy import sparse
 from torch import Tensor, nn
 
 from windtunnel.encode import FIRST_ID, Batch, CategoryColumn, RowEncoder, Rows
+from windtunnel.encode.dense_rows import dense_slices
 from windtunnel.encode.rows import check_dense
 from windtunnel.errors import BadInput
 from windtunnel.pipeline.host_step import HostStep
@@ -25,8 +26,6 @@ from windtunnel.program.program_facts import ProgramFacts
 from windtunnel.program.row_slices import (
     CPU,
     LARGE,
-    dense_rows,
-    dense_slices,
     has_non_finite,
     in_slices,
     rows_at_once,
@@ -131,24 +130,14 @@ class ScoringPipeline(nn.Module):
     ) -> Iterable[Batch]:
         """Raw rows as batches of at most ``at_once`` rows, by default as a single one.
 
-        ``shared`` is that of ``RowEncoder.encode_array``.
+        ``shared`` is that of ``RowEncoder.encode_rows``.
         """
         if isinstance(rows, Batch):
             return (self.encoder.check_batch(rows),)
         if self.hosts:
             return self._encoded_with_hosts(rows, training, at_once)
-        if (batch := self.encoder.encode_array(rows, shared=shared)) is not None:
-            return (batch,)
-        if (numbers := self.encoder.sparse_numbers(rows)) is not None:
-            count, width = numbers.shape
-            check_dense(count, width, numbers.dtype.itemsize)
-            return (Batch.of_numbers(dense_rows(numbers, self.encoder.unstored_number)),)
-        if (batch := self.encoder.encode_few(rows)) is not None:
-            return (batch,)
-        columns = self.encoder.columns(rows)
-        count = len(rows if isinstance(columns, dict) else columns)
         text_ids = None if training or self.engine is None else self.engine.text_ids
-        return (self.encoder.encode(columns, rows=count, training=training, text_ids=text_ids),)
+        return (self.encoder.encode_rows(rows, training=training, shared=shared, text_ids=text_ids),)
 
     def _encoded_with_hosts(self, rows: Rows, training: bool, at_once: int | None) -> Iterator[Batch]:
         """Raw rows with the columns that host steps compute."""

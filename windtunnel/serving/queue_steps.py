@@ -11,25 +11,16 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from windtunnel.encode import Batch, Rows
 from windtunnel.errors import InvalidOption
 from windtunnel.program.program import Program
 from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.serving.cascade.cascade import Cascade
+from windtunnel.serving.cascade.stage import StageOutput, UnsureRows
 from windtunnel.serving.cascade.take_rows import take_rows
 
 Outputs = tuple[Any, ...]
-
-
-@dataclass(frozen=True, eq=False)
-class UnsureRows:
-    """What the small model has computed for rows that the full model has to predict."""
-
-    shared: NDArray[Any]  # columns that the full model need not compute again
-    probabilities: NDArray[Any]  # ``[B, classes]``, of all rows of the request
-    positions: NDArray[np.intp]  # the places of the unsure rows among those
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,7 +51,7 @@ def main_net(model: TranslatedPipeline | Cascade) -> TranslatedPipeline:
 
 def first_step(model: TranslatedPipeline | Cascade) -> NetStep | SmallModelStep:
     """The step that requests enter; the full model of a cascade whose small model predicts no rows."""
-    if isinstance(model, Cascade) and model.threshold is not None and not model.threshold.full_model_only:
+    if isinstance(model, Cascade) and model.uses_small_model:
         return SmallModelStep(model)
     return NetStep(main_net(model))
 
@@ -112,8 +103,7 @@ class SmallModelStep:
     def task(self, methods: tuple[str, ...], rows: Rows) -> Task:
         """Encode what the small model reads, unless parts of it that run on the host take long for it."""
         self._cascade.check_columns(rows)
-        late = self._stage.net.hosts or self._stage.hosts
-        batch = None if late else self._stage.encode(rows)
+        batch = None if self._stage.encodes_slowly else self._stage.encode(rows)
         count = self._stage.net.encoder.count_rows(rows) if batch is None else len(batch.ids)
         return Task(self, methods, rows, count, batch, self._row_kinds.of(rows, batch))
 
@@ -124,9 +114,8 @@ class SmallModelStep:
     def run(self, tasks: Sequence[Task]) -> Sequence[Outputs | Task]:
         """Outputs of requests whose rows the small model predicts alone, tasks for the full model of the others."""
         output = self._stage.run(_joined(tasks, self._stage.encode))
-        confident = self._cascade.confident(output.predictions)
-        parts = zip(*(_split(values, tasks) for values in (output.predictions, output.shared, confident)), strict=True)
-        return [self._next.task(task, *part) for task, part in zip(tasks, parts, strict=True)]
+        parts = zip(_split(output.predictions, tasks), _split(output.shared, tasks), strict=True)
+        return [self._next.task(task, StageOutput(*part)) for task, part in zip(tasks, parts, strict=True)]
 
 
 class FullModelStep:
@@ -136,29 +125,23 @@ class FullModelStep:
         self._cascade, self._stage = cascade, cascade.stages[1]
         self._row_kinds = RowKinds(self._stage.net.program)
 
-    def task(
-        self, task: Task, probabilities: NDArray[Any], shared: NDArray[Any], confident: NDArray[np.bool_]
-    ) -> Outputs | Task:
+    def task(self, task: Task, output: StageOutput) -> Outputs | Task:
         """The rows of a task that the full model has to predict; the outputs if there are none."""
-        positions = np.flatnonzero(~confident)
-        if not len(positions):
-            return self.of_probabilities(task.methods, probabilities)
-        rows, shared = take_rows(task.rows, positions), shared[positions]
-        late = self._stage.net.hosts or self._stage.hosts
-        batch = None if late else self._stage.encode(rows, shared)
-        unsure = UnsureRows(shared, probabilities, positions)
-        return Task(self, task.methods, rows, len(positions), batch, self._row_kinds.of(rows, batch), unsure)
+        unsure = self._cascade.unsure_rows(output)
+        if not len(unsure):
+            return self.of_probabilities(task.methods, output.predictions)
+        rows = take_rows(task.rows, unsure.positions)
+        batch = None if self._stage.encodes_slowly else self._stage.encode(rows, unsure.shared)
+        return Task(self, task.methods, rows, len(unsure), batch, self._row_kinds.of(rows, batch), unsure)
 
     def run(self, tasks: Sequence[Task]) -> Sequence[Outputs]:
         """The outputs of each task, with the rows that the small model predicted."""
         parts = _split(self._stage.run(_joined(tasks, self._stage.encode)).predictions, tasks)
-        return [self._with_unsure(task, part) for task, part in zip(tasks, parts, strict=True)]
-
-    def _with_unsure(self, task: Task, predictions: NDArray[Any]) -> Outputs:
-        """The outputs of a request, of whose unsure rows these are the predictions."""
-        assert task.unsure is not None  # ``task`` has made it
-        task.unsure.probabilities[task.unsure.positions] = predictions
-        return self.of_probabilities(task.methods, task.unsure.probabilities)
+        return [
+            self.of_probabilities(task.methods, task.unsure.filled(part))
+            for task, part in zip(tasks, parts, strict=True)
+            if task.unsure is not None  # which ``task`` has made
+        ]
 
     def of_probabilities(self, methods: Sequence[str], probabilities: Any) -> Outputs:
         """The output of each of ``SmallModelStep.methods``, from probabilities ``[B, classes]``."""

@@ -20,7 +20,7 @@ from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.serving.cascade.file import CascadeFacts, load, save
 from windtunnel.serving.cascade.host_features import FeatureCache
 from windtunnel.serving.cascade.split import single_stage, split
-from windtunnel.serving.cascade.stage import Stage, StageOutput, WholeStage
+from windtunnel.serving.cascade.stage import Stage, StageOutput, UnsureRows, WholeStage
 from windtunnel.serving.cascade.statistics import FeatureGroup
 from windtunnel.serving.cascade.take_rows import take_rows
 from windtunnel.serving.cascade.threshold import NEVER, Threshold
@@ -107,6 +107,11 @@ class Cascade:
         """Whether the full model takes over features of the small one."""
         return self.stages[1].shared > 0
 
+    @property
+    def uses_small_model(self) -> bool:
+        """Whether the small model predicts some rows alone."""
+        return self.threshold is not None and not self.threshold.full_model_only
+
     def confident(self, probabilities: NDArray[np.float64]) -> NDArray[np.bool_]:
         """Whether the small model with probabilities ``[B, classes]`` predicts a row alone, bool ``[B]``."""
         confidence = NEVER if self.threshold is None else self.threshold.confidence
@@ -124,7 +129,7 @@ class Cascade:
         That is the small model's groups, and the others for the rows that go on; all groups for these if the full
         model cannot take over features.
         """
-        if self.threshold is None or self.threshold.full_model_only:
+        if self.threshold is None or not self.uses_small_model:
             return 1.0
         total = sum(group.cost for group in self.groups) or 1.0
         first = sum(group.cost for group in self.groups if group.name in self.efficient) / total
@@ -135,7 +140,7 @@ class Cascade:
 
         ``declared`` has the seconds per row of groups that are not timed; they are added.
         """
-        if self.threshold is None or self.threshold.full_model_only:
+        if self.threshold is None or not self.uses_small_model:
             return self
         bare, some = replace(self, cache={}), take_rows(rows, np.arange(min(TIMED_ROWS, count_rows(rows))))
         small = sum(seconds for name, seconds in declared.items() if name in self.efficient)
@@ -158,13 +163,16 @@ class Cascade:
         """Probabilities ``[B, classes]``, of the small model where it is sure."""
         if self.threshold is None:
             raise AttributeError("a regressor has no predict_proba")
-        if self.threshold.full_model_only:
+        if not self.uses_small_model:
             return self.whole.score(rows).predictions
         first = self._first(rows)
-        unsure = np.flatnonzero(~self.confident(first.predictions))
-        if len(unsure):
-            first.predictions[unsure] = self._second(rows, unsure, first)
-        return first.predictions
+        unsure = self.unsure_rows(first)
+        return unsure.filled(self._second(rows, unsure.positions, first)) if len(unsure) else first.predictions
+
+    def unsure_rows(self, first: StageOutput) -> UnsureRows:
+        """The rows of an output of the small model that the full model has to predict."""
+        positions = np.flatnonzero(~self.confident(first.predictions))
+        return UnsureRows(first.predictions, positions, first.shared[positions])
 
     def check_columns(self, rows: Rows) -> None:
         """Raise ``BadInput`` for rows without a column of the full model, even if no row goes on to it."""

@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from windtunnel.encode import Batch, RowEncoder, Rows
+from windtunnel.encode import Batch, Rows
 from windtunnel.errors import BadInput
 from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.serving.cascade.host_features import HostFeatures
@@ -27,6 +27,23 @@ class StageOutput:
 
     predictions: NDArray[np.float64]  # probabilities ``[B, classes]`` of a classifier, values ``[B]`` of a regressor
     shared: NDArray[np.float64]  # columns that the next stage need not compute again, float64 ``[B, w]``; w may be 0
+
+
+@dataclass(frozen=True, eq=False)
+class UnsureRows:
+    """What the small model has computed for rows that the full model has to predict."""
+
+    probabilities: NDArray[np.float64]  # ``[B, classes]``, of all rows
+    positions: NDArray[np.intp]  # the places of the unsure rows among those
+    shared: NDArray[np.float64]  # the columns of the unsure rows that the full model need not compute again
+
+    def __len__(self) -> int:
+        return len(self.positions)
+
+    def filled(self, predictions: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The probabilities of all rows, with those of the full model for the unsure ones; the array is changed."""
+        self.probabilities[self.positions] = predictions
+        return self.probabilities
 
 
 class Stage:
@@ -51,13 +68,18 @@ class Stage:
         numbers = [column for column in net.encoder.numbers if column < width]
         self._raw = replace(net.encoder, numbers=numbers)
 
+    @property
+    def encodes_slowly(self) -> bool:
+        """Whether code on the host computes features."""
+        return bool(self.hosts or self.net.hosts)
+
     def encode(self, rows: Rows, shared: NDArray[np.float64] | None = None) -> Batch:
         """Raw rows as a batch; batches of several requests can be joined row by row.
 
         A second stage needs ``StageOutput.shared`` of these rows.
         """
         source = self.net.encoder.source_rows(rows) if self.hosts else None
-        batch = _encoded(self._raw, rows, None if source is None else len(source))
+        batch = self._encode_raw(rows, source)
         if len(batch.ids) == 0:
             raise BadInput("got 0 rows; at least 1 is needed to predict.")
         blocks = _computed(self.hosts, source, self._raw.width)
@@ -67,6 +89,13 @@ class Stage:
         if not blocks:
             return batch
         return Batch(torch.from_numpy(np.hstack([batch.numbers.numpy(), *blocks])), batch.ids)
+
+    def _encode_raw(self, rows: Rows, source: Any) -> Batch:
+        """The raw columns that the net reads itself; empty rows if only its hosts read some."""
+        if source is not None and not (self._raw.numbers or self._raw.categories):
+            return Batch.of_numbers(torch.empty((len(source), 0), dtype=torch.float64))
+        engine = self.net.engine
+        return self._raw.encode_rows(rows, text_ids=None if engine is None else engine.text_ids)
 
     def score(self, rows: Rows) -> StageOutput:
         """Predictions for raw rows, by a first stage."""
@@ -87,6 +116,11 @@ class WholeStage:
 
     def __init__(self, net: TranslatedPipeline, method: str) -> None:
         self.net, self.method = net, method
+
+    @property
+    def encodes_slowly(self) -> bool:
+        """Whether steps of the net stay on the host."""
+        return bool(self.net.hosts)
 
     def encode(self, rows: Rows, shared: NDArray[np.float64] | None = None) -> Batch:
         """Raw rows as a batch."""
@@ -109,14 +143,3 @@ def _computed(hosts: Sequence[HostFeatures], source: Any, width: int) -> list[ND
         return [host.compute(source, width) for host in hosts]
     futures = {host: _REQUESTS.submit(host.compute, source, width) for host in remote[1:]}
     return [futures[host].result() if host in futures else host.compute(source, width) for host in hosts]
-
-
-def _encoded(encoder: RowEncoder, rows: Rows, count: int | None) -> Batch:
-    """The raw columns; without any, ``count`` empty rows."""
-    if count is not None and not encoder.numbers and not encoder.categories:
-        return Batch(torch.empty((count, 0), dtype=torch.float64), torch.empty((count, 0), dtype=torch.int64))
-    for encode in (encoder.encode_array, encoder.encode_few):
-        if (batch := encode(rows)) is not None:
-            return batch
-    columns: Any = encoder.columns(rows)
-    return encoder.encode(columns, rows=len(rows if isinstance(columns, dict) else columns))
