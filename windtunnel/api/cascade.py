@@ -100,32 +100,14 @@ def cascade(
     _check_rows(train=train, valid=valid)
     if isinstance(pipeline, Translation):
         raise UnsupportedEstimator("cascade takes the fitted pipeline; give the translation of it as net=")
-    full, (rows, target) = compile(pipeline) if net is None else net, valid
+    rows, target = valid
+    full = compile(pipeline) if net is None else net
+    correct = _positions_of_labels(full, train[1], target, metric)
     grouped = GroupedPipeline.of(pipeline)
     inputs = grouped.inputs(train[0])
-    if full.program.needs_all_rows():
-        raise UnsupportedEstimator(
-            "the score of a row depends on the other rows of a call, and a full model of a cascade gets only some of "
-            "them; use the pipeline without a cascade."
-        )
-    if isinstance(full.head.classes, list) or (np.ndim(target) > 1 and np.shape(target)[1] > 1):
-        raise UnsupportedEstimator("the pipeline predicts several targets; a cascade takes one target.")
-    correct = None
-    if full.head.classes is not None:
-        if "predict_proba" not in full.head.methods or "predict" in full.program.method_steps:
-            raise UnsupportedEstimator(
-                "a cascade predicts the most probable label, and the labels of this pipeline follow from a decision "
-                "threshold, from votes or from margins; give it a classifier without these, and with predict_proba."
-            )
-        # Labels of no class are rejected.
-        of_train, correct = (full.head.encode_target(part).numpy() for part in (train[1], target))
-        if len(np.unique(of_train)) < len(full.head.labels_in_order):
-            raise BadInput("the targets of train lack a class of the pipeline; give rows of every class")
-        if metric == "auc" and len(np.unique(correct)) < 2:
-            raise BadInput("the targets of valid are all of one class, of which there is no AUC; give other rows")
     groups = feature_groups(grouped, rows, target, cost or {}, seed, compile)
-    full_probabilities = _probabilities(full, rows, metric)
-    gammas = GAMMAS if full_probabilities is not None else (GAMMA_OF_FILTERS,)
+    by_full = None if correct is None else (full.predict_proba(rows), correct)
+    gammas = (GAMMA_OF_FILTERS,) if by_full is None else GAMMAS
     candidates: dict[tuple[str, ...], Cascade] = {}
     for value in gammas if gamma is None else (gamma,):
         names = tuple(group.name for group in efficient_groups(groups, value))
@@ -133,8 +115,8 @@ def cascade(
             continue
         small = compile(grouped.smaller(inputs, train[1], names))
         threshold = None
-        if full_probabilities is not None and correct is not None:
-            threshold = choose_threshold(small.predict_proba(rows), full_probabilities, correct, accuracy_loss, metric)
+        if by_full is not None:
+            threshold = choose_threshold(small.predict_proba(rows), *by_full, accuracy_loss, metric)
         candidates[names] = Cascade(small, full, groups, names, value, threshold, cache or {})
     if not candidates:
         most_expensive = max(groups, key=lambda group: group.cost).name
@@ -143,6 +125,37 @@ def cascade(
         )
     best = min(candidates.values(), key=lambda candidate: (candidate.expected_cost, len(candidate.efficient)))
     return best.timed(rows, cost or {})
+
+
+def _positions_of_labels(full: Translation, train: Any, valid: Any, metric: str) -> NDArray[np.int64] | None:
+    """The positions of the labels of the validation rows among the classes, int64 ``[B]``; None for a regressor.
+
+    Raises what ``cascade`` raises for a full model, targets or a metric that it does not take.
+    """
+    head = full.head
+    if full.program.needs_all_rows():
+        raise UnsupportedEstimator(
+            "the score of a row depends on the other rows of a call, and a full model of a cascade gets only some of "
+            "them; use the pipeline without a cascade."
+        )
+    if head.has_several_targets or (np.ndim(valid) > 1 and np.shape(valid)[1] > 1):
+        raise UnsupportedEstimator("the pipeline predicts several targets; a cascade takes one target.")
+    if head.classes is None:
+        return None
+    if "predict_proba" not in head.methods or "predict" in full.program.method_steps:
+        raise UnsupportedEstimator(
+            "a cascade predicts the most probable label, and the labels of this pipeline follow from a decision "
+            "threshold, from votes or from margins; give it a classifier without these, and with predict_proba."
+        )
+    classes = len(head.labels_in_order)
+    if metric == "auc" and classes != 2:
+        raise InvalidOption(f"metric='auc' is for two classes; the pipeline has {classes}.")
+    of_train, of_valid = (head.encode_target(part).numpy() for part in (train, valid))  # rejects labels of no class
+    if len(np.unique(of_train)) < classes:
+        raise BadInput("the targets of train lack a class of the pipeline; give rows of every class")
+    if metric == "auc" and len(np.unique(of_valid)) < 2:
+        raise BadInput("the targets of valid are all of one class, of which there is no AUC; give other rows")
+    return of_valid
 
 
 def _check_mappings(**options: Any) -> None:
@@ -170,13 +183,3 @@ def _check_options(metric: str, accuracy_loss: float, gamma: float | None) -> No
         raise InvalidOption(f"accuracy_loss={accuracy_loss!r}; accepted are numbers from 0 to below 1.")
     if gamma is not None and not (isinstance(gamma, Real) and 0 <= gamma < float("inf")):
         raise InvalidOption(f"gamma={gamma!r}; accepted are numbers from 0 up, and None.")
-
-
-def _probabilities(full: Translation, rows: Any, metric: str) -> NDArray[np.float64] | None:
-    """Probabilities of the rows by the full model; None for a regressor."""
-    if full.head.classes is None:
-        return None
-    probabilities: NDArray[np.float64] = full.predict_proba(rows)
-    if metric == "auc" and probabilities.shape[1] != 2:
-        raise InvalidOption(f"metric='auc' is for two classes; the pipeline has {probabilities.shape[1]}.")
-    return probabilities

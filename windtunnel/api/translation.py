@@ -72,7 +72,7 @@ class Translation(TranslatedPipeline):
         from sklearn.metrics import accuracy_score, r2_score
 
         predicted = self.predict(rows)
-        if isinstance(self.head.classes, list):
+        if self.head.has_several_targets:
             right = np.equal(target, predicted).all(axis=1)
             return float(np.average(right, weights=sample_weight))
         if self.head.classes is None and predicted.ndim == 2 and np.ndim(target) == 1:  # several quantiles

@@ -183,7 +183,7 @@ LIMITS = (
         "the pipeline predicts {}",
         "a C file has one list of labels",
         "Choose format='torchscript'.",
-        lambda net: ["several targets"] if isinstance(net.head.classes, list) else [],
+        lambda net: ["several targets"] if net.head.has_several_targets else [],
     ),
     Limit(
         "texts with a null character among the categories",

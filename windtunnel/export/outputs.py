@@ -26,8 +26,8 @@ def output_modules(program: Program, head: Head) -> dict[str, nn.Module]:
 
 
 def _label_position(head: Head) -> nn.Module:
-    if isinstance(head.classes, list):
-        return TargetPositions([len(labels) for labels in head.classes])
+    if head.has_several_targets:
+        return TargetPositions([len(labels) for labels in head.labels_of_targets])
     return LabelIndex() if len(head.labels_in_order) > 1 else SinglePosition()
 
 

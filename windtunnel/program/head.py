@@ -71,25 +71,36 @@ class Head:
         return self.loss == "one_vs_one_hinge"
 
     @property
+    def has_several_targets(self) -> bool:
+        """Whether there are several targets with labels, whose scores are concatenated."""
+        return isinstance(self.classes, list)
+
+    @property
+    def labels_of_targets(self) -> list[NDArray[Any]]:
+        """The labels of each target; empty without labels."""
+        if self.classes is None:
+            return []
+        return self.classes if isinstance(self.classes, list) else [self.classes]
+
+    @property
     def labels_in_order(self) -> list[Any]:
         """The labels as Python values, those of several targets one after the other; empty without labels."""
-        classes = [] if self.classes is None else self.classes if isinstance(self.classes, list) else [self.classes]
-        return [label for labels in classes for label in labels.tolist()]
+        return [label for labels in self.labels_of_targets for label in labels.tolist()]
 
     def task_and_classes(self, shown: int) -> str:
         """The task, with up to ``shown`` labels of one target, or the numbers of classes of several targets."""
         if self.classes is None:
             return self.task
-        if isinstance(self.classes, list):
-            counts = ", ".join(str(len(labels)) for labels in self.classes)
-            return f"{self.task} of {len(self.classes)} targets, with {counts} classes"
+        if self.has_several_targets:
+            counts = ", ".join(str(len(labels)) for labels in self.labels_of_targets)
+            return f"{self.task} of {len(self.labels_of_targets)} targets, with {counts} classes"
         labels = [*map(str, self.labels_in_order)]
         return f"{self.task}, {len(labels)} classes: {', '.join(labels[:shown])}{', ...' * (len(labels) > shown)}"
 
     def positions(self, scores: Tensor) -> Tensor:
         """The position of the predicted label, int64 ``[B]`` or ``[B, targets]``; the first of equal scores."""
-        if isinstance(self.classes, list):
-            parts = torch.split(scores, [len(labels) for labels in self.classes], dim=1)
+        if self.has_several_targets:
+            parts = torch.split(scores, [len(labels) for labels in self.labels_of_targets], dim=1)
             return torch.stack([part.max(dim=1).indices for part in parts], dim=1)
         if self.classes is not None and len(self.classes) == 1:
             return torch.zeros(len(scores), dtype=torch.int64, device=scores.device)
@@ -98,12 +109,12 @@ class Head:
     def labels(self, positions: Any) -> NDArray[Any]:
         """The labels at positions ``[B]``, or ``[B, targets]`` with a column per target."""
         at = np.asarray(positions).astype(np.intp, copy=False)
-        if isinstance(self.classes, list):
-            stacked = np.stack([labels[at[:, target]] for target, labels in enumerate(self.classes)], axis=1)
-            return stacked.astype(self.dtypes.get("predict", stacked.dtype), copy=False)
-        assert self.classes is not None
-        labels: NDArray[Any] = self.classes[at]
-        return labels.astype(self.dtypes.get("predict", labels.dtype), copy=False)
+        if self.has_several_targets:
+            by_target = [labels[column] for labels, column in zip(self.labels_of_targets, at.T, strict=True)]
+            output = np.stack(by_target, axis=1)
+        else:
+            output = self.labels_of_targets[0][at]
+        return output.astype(self.dtypes.get("predict", output.dtype), copy=False)
 
     def predicted(self, scores: Tensor) -> Tensor:
         """The positions of the labels of a classifier, values of a regressor or booster in float64."""
@@ -116,12 +127,12 @@ class Head:
         """Numbers in the output type of the method; probabilities for several targets as a list."""
         dtype = self.dtypes.get(method, "float64")
         array = (values.numpy() if isinstance(values, Tensor) else np.asarray(values)).astype(dtype, copy=False)
-        if method not in ("predict_proba", "predict_log_proba") or not isinstance(self.classes, list):
+        if method not in ("predict_proba", "predict_log_proba") or not self.has_several_targets:
             return array
         # Boosters have two columns for a target of one class too, all others a column per class. Chains and
         # multi-label classifiers have one column per target, in one array.
         for least in (1, 2):
-            widths = [max(len(labels), least) for labels in self.classes]
+            widths = [max(len(labels), least) for labels in self.labels_of_targets]
             if array.shape[1] == sum(widths):
                 return np.split(array, np.cumsum(widths)[:-1], axis=1)
         return array
@@ -180,13 +191,12 @@ class Head:
         return torch.from_numpy(values)
 
     def _class_indices(self, target: NDArray[Any]) -> Tensor:
-        if isinstance(self.classes, list):
+        if self.has_several_targets:
             raise BadInput(
                 "several targets of classes cannot be fine-tuned together; translate one estimator for each."
             )
-        assert self.classes is not None
         check_no_missing(target)
-        indices = {label: index for index, label in enumerate(self.classes.tolist())}
+        indices = {label: index for index, label in enumerate(self.labels_in_order)}
         labels = target.tolist()
         if unknown := sorted({repr(label) for label in labels if label not in indices}):
             raise BadInput(

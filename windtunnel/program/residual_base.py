@@ -34,7 +34,7 @@ class ResidualBase:
         p. Its decision between two classes is the log-odds. Returns None for a source with ``score_samples``, without
         probabilities, for several targets, and if ``predict`` compares anything but p with a threshold.
         """
-        if "score_samples" in program.method_steps or isinstance(head.classes, list):
+        if "score_samples" in program.method_steps or head.has_several_targets:
             return None
         with_steps = METHODS_OF_THE_SUM & {*program.method_steps}
         if head.link not in PROBABILITIES and with_steps <= score_methods(program).keys():

@@ -89,7 +89,7 @@ def rescale_probabilities(net: TranslatedPipeline) -> None:
 
     Outputs of soft trees and of trained steps do not quite add up to 1, and may be below 0.
     """
-    if net.head.link == "probabilities" and not isinstance(net.head.classes, list):
+    if net.head.link == "probabilities" and not net.head.has_several_targets:
         net.replace_head(replace(net.head, link="shares"))
 
 

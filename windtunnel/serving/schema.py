@@ -58,7 +58,7 @@ class Schema:
             inputs = [Column("rows", "BYTES" if texts or encoder.flat else "FP64", shape)]
         labels = head.labels_in_order
         kinds = {"predict": _label_type(head) if labels else "FP64"}
-        several = isinstance(head.classes, list) or (head.classes is None and not head.flat)
+        several = head.has_several_targets or (head.classes is None and not head.flat)
         shapes = {"predict": (-1, -1) if several else (-1,), "predict_proba": (-1, len(labels))}
         served = [name for name in SERVED_METHODS if name in head.methods]
         outputs = [Column(name, kinds.get(name, "FP64"), shapes[name]) for name in served]
@@ -81,6 +81,5 @@ def datatype_of(values: np.ndarray[Any, Any]) -> str:
 
 
 def _label_type(head: Head) -> str:
-    classes = head.classes if isinstance(head.classes, list) else [head.classes]
-    types = {datatype_of(np.asarray(labels)) for labels in classes}
+    types = {datatype_of(labels) for labels in head.labels_of_targets}
     return types.pop() if len(types) == 1 else "BYTES"

@@ -33,8 +33,8 @@ def reliability(net: TranslatedPipeline, labelled: LabelledRows, scores: Tensor 
 
     ``scores`` are raw scores of the rows, ``[N, K]``, in the place of those of the translation.
     """
-    classes = net.head.classes
-    if classes is None or isinstance(classes, list) or len(classes) < 2 or "predict_proba" not in net.head.methods:
+    head = net.head
+    if head.has_several_targets or len(head.labels_in_order) < 2 or "predict_proba" not in head.methods:
         return None
     target = labelled.targets.target.cpu().numpy()
     probabilities = net.predict_proba(labelled.rows) if scores is None else net.head.probabilities(scores).numpy()

@@ -26,11 +26,10 @@ def finish(image: ImageWriter, head: Head, method: str, scores: Sequence[int]) -
 
 def _targets(head: Head, scores: list[int]) -> list[list[int]]:
     """The scores of each target; none of a target with one class."""
-    if not isinstance(head.classes, list):
-        assert head.classes is not None
-        return [scores if len(head.classes) > 1 else []]
+    if not head.has_several_targets:
+        return [scores if len(head.labels_in_order) > 1 else []]
     parts, start = [], 0
-    for labels in head.classes:
+    for labels in head.labels_of_targets:
         parts.append(scores[start : (start := start + len(labels))])
     # A target of a list has a score per class, whose greatest counts also where there is only one.
     return [part if len(part) > 1 else [] for part in parts]

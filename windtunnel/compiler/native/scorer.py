@@ -60,7 +60,7 @@ def make_scorer(net: ScoringPipeline, method: str, part: NativePart | None, has_
         columns = scores if has_step else finish(image, head, method, scores)
     flat = slot.shape == () if has_step else _is_flat(head, method, len(columns))
     positions = method == "predict" and head.classes is not None
-    single_output = not positions and not isinstance(head.classes, list) and head.dtypes.get(method) == "float32"
+    single_output = not positions and not head.has_several_targets and head.dtypes.get(method) == "float32"
     dtype = np.int64 if positions else np.float32 if single_output else np.float64
     made: Scorer = library().Scorer(
         {
@@ -107,7 +107,7 @@ def values_of(rows: Any) -> Any:
 
 def _is_flat(head: Head, method: str, columns: int) -> bool:
     if method == "predict":
-        return columns == 1 and not isinstance(head.classes, list) and (head.flat or head.classes is not None)
+        return columns == 1 and not head.has_several_targets and (head.flat or head.classes is not None)
     return method == "decision_function" and columns == 1
 
 
@@ -118,7 +118,7 @@ def _finish(head: Head, method: str) -> Callable[[Any], Any] | None:
         return labels.__getitem__ if method == "predict" else partial(_labels_and_probabilities, labels)
     if method == "predict" and head.classes is not None:
         return head.labels
-    plain = head.dtypes.get(method, "float64") in ("float64", "float32") and not isinstance(head.classes, list)
+    plain = head.dtypes.get(method, "float64") in ("float64", "float32") and not head.has_several_targets
     return None if plain else partial(head.typed, method)
 
 

@@ -70,12 +70,12 @@ def _try_step(step: ProgramStep, data: StepData, values: list[Tensor]) -> Tensor
 
 
 def _try_head(head: Head, scores: Tensor) -> None:
-    if isinstance(head.classes, list):
-        classes, targets = sum(map(len, head.classes)), len(head.classes)
+    classes = len(head.labels_in_order)
+    if head.has_several_targets:
         if scores.shape[1] != classes:
+            targets = len(head.labels_of_targets)
             raise BadFile(f"{scores.shape[1]} scores for {classes} classes of {targets} targets.")
         return
-    classes = 0 if head.classes is None else len(head.classes)
     if classes > 1 and scores.shape[1] not in ({1, 2} if classes == 2 else {classes}):
         raise BadFile(f"{scores.shape[1]} scores for {classes} classes.")
     try:
