@@ -15,6 +15,7 @@ from mlflow.types.schema import AnyType, ColSpec, Schema
 
 from windtunnel.api.load import load
 from windtunnel.api.translation import Translation
+from windtunnel.assemble import translation_in
 from windtunnel.errors import BadInput
 from windtunnel.experiment.files import predict_frame
 
@@ -83,9 +84,18 @@ def _load_pyfunc(path: str) -> TablePredictor:
     return TablePredictor(load(path))
 
 
+def _translation(model: Any) -> Any:
+    if (net := translation_in(model)) is None:
+        raise BadInput(
+            f"MLflow is given a {type(model).__name__}; give a translation, or a fitted WindTunnelClassifier or "
+            "WindTunnelRegressor"
+        )
+    return net
+
+
 def _model(net: Translation, folder: Path, example: pd.DataFrame) -> dict[str, Any]:
     """Arguments of MLflow's ``save_model`` and ``log_model``."""
-    net = getattr(net, "translation_", net)  # of a fitted WindTunnelClassifier or WindTunnelRegressor
+    net = _translation(net)
     if not isinstance(example, pd.DataFrame):
         raise BadInput(f"input_example is a {type(example).__name__}; give a DataFrame of a few raw rows")
     net.save(folder / FILE)

@@ -11,21 +11,23 @@ import pandas as pd
 import pytest
 from export_cases import columns_of, opened
 from lightgbm import LGBMClassifier, LGBMRegressor
+from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.compose import TransformedTargetRegressor, make_column_transformer
 from sklearn.ensemble import StackingClassifier, VotingClassifier, VotingRegressor
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.frozen import FrozenEstimator
 from sklearn.impute import SimpleImputer
-from sklearn.linear_model import LogisticRegression
+from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.model_selection import FixedThresholdClassifier, GridSearchCV
 from sklearn.multiclass import OneVsRestClassifier
-from sklearn.pipeline import Pipeline, make_pipeline
-from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, TargetEncoder
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline
+from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler, TargetEncoder
 
 import windtunnel
 from windtunnel import Recipe, WindTunnelClassifier, WindTunnelRegressor
-from windtunnel.errors import UnsupportedEstimator
+from windtunnel.errors import BadInput, UnsupportedEstimator
 
 METHODS = ("predict", "predict_proba", "predict_log_proba", "decision_function", "transform")
 
@@ -147,6 +149,52 @@ def test_columns_go_by_name(fitted: WindTunnelClassifier) -> None:
     same_outputs(calibrated, windtunnel.compile(calibrated), reordered)
 
 
+@pytest.mark.parametrize("pandas", [False, True], ids=["array", "table"])
+@pytest.mark.parametrize("part", ["passthrough", StandardScaler()], ids=str)
+def test_a_translation_takes_a_table_by_name_and_an_array_by_position(part: Any, pandas: bool) -> None:
+    numbers = X[["a", "b"]].fillna(0)
+    net = windtunnel.translate(LogisticRegression().fit(numbers[TRAIN], Y[TRAIN]))
+    columns = make_column_transformer((part, ["b", "a"]), verbose_feature_names_out=False)
+    columns.set_output(transform="pandas" if pandas else "default")
+    whole = make_pipeline(columns, FrozenEstimator(net)).fit(numbers, Y)
+    same_outputs(whole, windtunnel.compile(whole), numbers)
+
+
+def test_an_array_is_rejected_where_two_translations_order_its_columns_differently() -> None:
+    numbers = X[["a", "b"]].fillna(0)
+    nets = [windtunnel.translate(LogisticRegression().fit(numbers[names], Y)) for names in (["a", "b"], ["b", "a"])]
+    members = [(str(at), FrozenEstimator(net)) for at, net in enumerate(nets)]
+    vote = VotingClassifier(members, voting="soft").fit(numbers, Y)
+    net = windtunnel.compile(vote)
+    same_outputs(vote, net, numbers)
+    with pytest.raises(BadInput, match="got rows without names"):
+        net.predict(numbers.to_numpy())
+
+
+def test_a_translation_behind_steps_that_rename_columns() -> None:
+    columns = make_column_transformer(("passthrough", ["b", "a", "city"])).set_output(transform="pandas")
+    encoder = make_column_transformer((OneHotEncoder(), ["passthrough__city"]), remainder="passthrough")
+    trees = LGBMClassifier(n_estimators=8, verbose=-1)
+    whole = make_pipeline(columns, WindTunnelClassifier(make_pipeline(encoder, trees), recipe=RECIPE))
+    same_outputs(whole.fit(X[TRAIN], Y[TRAIN]), windtunnel.compile(whole), X[TEST])
+
+
+class NotNegative(WindTunnelRegressor):
+    """An estimator of a user, which changes what the translation predicts."""
+
+    def predict(self, X: Any) -> Any:
+        """Predict no value below 0."""
+        return np.maximum(super().predict(X), 0)
+
+
+def test_a_subclass_is_not_replaced_by_its_translation() -> None:
+    model = NotNegative(pipeline(LGBMRegressor(n_estimators=8, verbose=-1)), recipe=RECIPE)
+    vote = VotingRegressor([("a", model)]).fit(X[TRAIN], VALUE[TRAIN])
+    for outer in (vote, vote.estimators_[0]):
+        with pytest.raises(UnsupportedEstimator, match="no translation for .*NotNegative"):
+            windtunnel.compile(outer)
+
+
 def test_unknown_and_missing_categories(fitted: WindTunnelClassifier) -> None:
     odd = X[TEST].copy()
     odd.iloc[:5, 2], odd.iloc[3:9, 3] = "elsewhere", None
@@ -169,13 +217,86 @@ def test_steps_on_the_host() -> None:
         windtunnel.translate(calibrated, untranslated="error")
 
 
-def test_texts() -> None:
+def test_steps_on_the_host_behind_other_steps_are_rejected() -> None:
+    missing = FunctionTransformer(np.isnan, feature_names_out="one-to-one")
+    model = WindTunnelClassifier(make_pipeline(missing, LogisticRegression()), recipe=RECIPE)
+    filled = make_pipeline(SimpleImputer(strategy="constant", fill_value=9.0), model).fit(X[["a", "b"]], Y)
+    with pytest.raises(UnsupportedEstimator, match="keeps step 'functiontransformer' on the host, which reads"):
+        windtunnel.compile(filled)
+
+
+class Times(TransformerMixin, BaseEstimator):
+    """A step that stays on the host."""
+
+    def __init__(self, factor: float = 1.0) -> None:
+        self.factor = factor
+
+    def fit(self, X: Any, y: Any = None) -> Times:
+        self.n_features_in_, self.feature_names_in_ = X.shape[1], np.array(X.columns, dtype=object)
+        return self
+
+    def transform(self, X: Any) -> Any:
+        return np.asarray(X) * self.factor
+
+    def get_feature_names_out(self, names: Any = None) -> Any:
+        return self.feature_names_in_
+
+
+def test_a_file_finds_the_steps_on_the_host_inside_of_other_estimators(tmp_path: Path) -> None:
+    numbers = X[["a", "b"]].fillna(0)
+    inner = windtunnel.translate(make_pipeline(Times(5.0), StandardScaler(with_std=False)).fit(numbers))
+    union = FeatureUnion([("times", Times(2.0)), ("net", FrozenEstimator(inner))]).fit(numbers)
+    calibrated = CalibratedClassifierCV(make_pipeline(Times(3.0), LogisticRegression()), cv=2).fit(numbers, Y)
+    tuned = WindTunnelClassifier(make_pipeline(Times(4.0), LogisticRegression()), recipe=RECIPE)
+    vote = VotingClassifier([("net", tuned), ("plain", make_pipeline(Times(-1.0), LogisticRegression()))])
+    for model in (union, calibrated, vote.fit(numbers, Y)):
+        windtunnel.compile(model).save(tmp_path / "model.windtunnel")
+        same_outputs(model, windtunnel.load(tmp_path / "model.windtunnel", host=model), numbers)
+
+
+def texts_and_labels() -> tuple[list[str], Any]:
     rng = np.random.default_rng(0)
     texts = [" ".join(rng.choice(["red", "green", "blue", "grey"], 3)) for _ in range(300)]
-    labels = np.array(["red" in text for text in texts])
+    return texts, np.array(["red" in text for text in texts])
+
+
+def test_texts() -> None:
+    texts, labels = texts_and_labels()
     model = WindTunnelClassifier(make_pipeline(TfidfVectorizer(), LogisticRegression()), recipe=RECIPE)
-    calibrated = CalibratedClassifierCV(model, cv=2).fit(texts, labels)
-    same_outputs(calibrated, windtunnel.compile(calibrated), texts[:50])
+    model.fit(texts, labels)
+    behind = make_pipeline(TfidfVectorizer(), WindTunnelClassifier(LogisticRegression(), recipe=RECIPE))
+    value = TransformedTargetRegressor(make_pipeline(TfidfVectorizer(), Ridge())).fit(texts, labels + 0.5)
+    calibrated = [
+        CalibratedClassifierCV(FrozenEstimator(each)).fit(texts, labels) for each in (model, model.translation_)
+    ]
+    for whole in (*calibrated, behind.fit(texts, labels), value):
+        same_outputs(whole, windtunnel.compile(whole), texts[:50])
+
+
+class Holder(Times):
+    """A step of a user with attributes as those of scikit-learn's votes."""
+
+    def __init__(self, estimators: Any = None, estimator: Any = None) -> None:
+        self.estimators, self.estimator, self.factor = estimators, estimator, 2.0
+
+    def fit(self, X: Any, y: Any = None) -> Holder:
+        return self
+
+
+@pytest.mark.parametrize("attributes", [{"estimators": ["a"]}, {"estimator": TfidfVectorizer()}], ids=str)
+def test_a_step_of_a_user_takes_tables_whatever_it_holds(attributes: dict[str, Any]) -> None:
+    numbers = X[["a", "b"]].fillna(0)
+    model = make_pipeline(Holder(**attributes), LogisticRegression()).fit(numbers, Y)
+    same_outputs(model, windtunnel.compile(model, calibrate=numbers[TRAIN]), numbers)
+
+
+def test_joint_training_behind_a_step_without_a_gradient_is_rejected() -> None:
+    numbers = X[["a", "b"]].fillna(0)
+    neighbours = windtunnel.compile(KNeighborsClassifier().fit(numbers.to_numpy(), Y))
+    whole = make_pipeline(StandardScaler(), FrozenEstimator(neighbours)).fit(numbers, Y)
+    net = windtunnel.translate(whole)
+    with pytest.raises(BadInput, match="no gradient of the scores reaches a parameter"):
+        net.fit((numbers[TRAIN], Y[TRAIN]), (numbers[TEST], Y[TEST]), recipe="joint")
 
 
 def test_a_translated_transformer() -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from windtunnel.api.translation import Translation
-from windtunnel.assemble import Assembly
+from windtunnel.assemble import Assembly, translation_in
 from windtunnel.compiler.backends import BACKENDS, engine, native_engine, tree_runner, usable_device
 from windtunnel.compiler.passes import simplify
 from windtunnel.compiler.strategies import STRATEGIES, convert_trees
@@ -90,9 +90,9 @@ def compile(
     precision = _check_compile(backend, strategy, batch_size, dtype, tune=tune)
     batch_size = None if batch_size is None else int(batch_size)
     check_calibration_rows(calibrate)
-    pipeline = getattr(pipeline, "translation_", pipeline)  # of a fitted WindTunnelClassifier or WindTunnelRegressor
-    if isinstance(pipeline, Translation):
-        net = _frozen_copy(pipeline, precision if dtype is not None else None)
+    translation = translation_in(pipeline)
+    if isinstance(translation, Translation):
+        net = _frozen_copy(translation, precision if dtype is not None else None)
     else:
         net = exact_translation(pipeline, precision, calibrate)
     simplify(net)

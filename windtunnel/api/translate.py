@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from windtunnel.api.translation import Translation
-from windtunnel.assemble import Assembly
+from windtunnel.assemble import Assembly, translation_in
 from windtunnel.compiler.passes import look_up_sums
 from windtunnel.compiler.strategies import use_fastest_forms
 from windtunnel.encode import Rows
@@ -74,7 +74,7 @@ def translate(
     check_calibration_rows(calibrate)
     if isinstance(pipeline, Translation):
         raise UnsupportedEstimator("this is a translation already: fit, compile or export it as it is")
-    if isinstance(getattr(pipeline, "translation_", None), Translation):
+    if translation_in(pipeline) is not None:
         raise UnsupportedEstimator(
             f"{type(pipeline).__name__} holds a translation already: fit, compile or export its translation_ as it is"
         )

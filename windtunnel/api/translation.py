@@ -85,12 +85,14 @@ class Translation(TranslatedPipeline):
         return True
 
     def __sklearn_tags__(self) -> Any:
-        """For scikit-learn: whether this is a classifier, a regressor or a transformer."""
+        """For scikit-learn: whether this is a classifier, a regressor or a transformer, and whether it takes tables."""
         from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, TransformerMixin
 
         mixins: dict[str, type] = {"regression": RegressorMixin, "transform": TransformerMixin}
         mixin = mixins.get(self.head.task, ClassifierMixin if self.head.classes is not None else RegressorMixin)
-        return type("Tagged", (mixin, BaseEstimator), {})().__sklearn_tags__()
+        tags = type("Tagged", (mixin, BaseEstimator), {})().__sklearn_tags__()
+        tags.input_tags.two_d_array = not self.encoder.flat
+        return tags
 
     def soften(self, calibrate: Rows | None = None) -> Self:
         """Make exact trees soft, in place, at the level and temperature that ``translate`` was given.

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
+
+import torch
 
 from windtunnel.assemble.conversions import Conversions
 from windtunnel.errors import UnsupportedEstimator
 from windtunnel.modules.base import Module
-from windtunnel.pipeline.expressions import Columns, Concatenated, Expression, MethodOutput, Step
+from windtunnel.pipeline.expressions import Columns, Concatenated, Expression, MethodOutput, Step, steps_of
 from windtunnel.pipeline.graph import build_graph
+from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.translators.conversions import Composite, Part, Predictor
+
+
+def all_steps(pipeline: Any) -> Iterator[Step]:
+    """The steps of a fitted pipeline, those inside of its composites and translations among them."""
+    return Composites(Conversions(torch.float64, exact=True)).steps(build_graph(pipeline))
 
 
 class Composites:
@@ -47,6 +56,22 @@ class Composites:
             raise UnsupportedEstimator(
                 f"step {step.name!r} ({step.estimator_name}) is made of others, and needs them all: {error}"
             ) from error
+
+    def steps(self, expression: Expression) -> Iterator[Step]:
+        """The steps of an expression, with those inside of composites, and those that translations keep on the host."""
+        for step in steps_of(expression):
+            yield step
+            try:
+                conversion = self._conversions.of_step(step)
+            except UnsupportedEstimator:  # a step that stays on the host
+                continue
+            if isinstance(conversion, TranslatedPipeline):
+                yield from (host.within(step.name).step for host in conversion.hosts)
+            if isinstance(conversion, Composite):
+                for composite in (conversion, *conversion.methods.values()):
+                    estimator = not isinstance(composite.then, Predictor | Module)
+                    inner = self.then(step, composite) if estimator else self.parts(step, composite)
+                    yield from (other for other in self.steps(inner) if other is not step)
 
     def _part(self, step: Step, part: Part) -> MethodOutput:
         columns, inputs = part.columns, step.inputs

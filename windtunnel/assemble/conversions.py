@@ -22,6 +22,7 @@ from windtunnel.translators.conversions import (
     Transformer,
 )
 from windtunnel.translators.registry import convert, is_differentiable
+from windtunnel.translators.untranslated import public_name
 
 
 class Conversions:
@@ -60,9 +61,14 @@ class Conversions:
 
 
 def translation_in(estimator: Any) -> TranslatedPipeline | None:
-    """A translation, also that of a fitted ``WindTunnelClassifier`` or ``WindTunnelRegressor``, or None."""
-    translation = getattr(estimator, "translation_", estimator)
-    return translation if isinstance(translation, TranslatedPipeline) else None
+    """A translation, also that of a fitted ``WindTunnelClassifier`` or ``WindTunnelRegressor``, or None.
+
+    None for an instance of a subclass, which may override methods.
+    """
+    name = public_name(type(estimator))
+    if name in ("windtunnel.WindTunnelClassifier", "windtunnel.WindTunnelRegressor"):
+        return getattr(estimator, "translation_", None)
+    return estimator if name == "windtunnel.Translation" else None
 
 
 def predicts(conversion: Any) -> bool:

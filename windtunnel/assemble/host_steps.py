@@ -50,7 +50,8 @@ class HostSteps:
         """The columns of a step that the translation of ``step`` keeps on the host, over the same raw rows."""
         if self._untranslated == "error":
             raise UnsupportedEstimator(f"step {step.name!r} ({step.estimator_name}) keeps {host.name!r} on the host.")
-        return [self._builder.raw(column) for column in self._keep(host, len(host.columns)).columns]
+        kept = self._keep(host.within(step.name), len(host.columns))
+        return [self._builder.raw(column) for column in kept.columns]
 
     def _add(self, step: Step, width: int, reason: str, tokens: TokenCounts | None = None) -> HostStep:
         if width > WIDEST:

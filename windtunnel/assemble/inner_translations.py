@@ -8,6 +8,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
+from sklearn import get_config
+from sklearn.preprocessing import FunctionTransformer
 
 from windtunnel.assemble.edge_cases.sparsity import gives_sparse
 from windtunnel.assemble.graph_column import GraphColumn, Place, Rejected
@@ -17,7 +19,7 @@ from windtunnel.encode import CategoryColumn
 from windtunnel.encode.columns import quote_names
 from windtunnel.errors import UnsupportedEstimator
 from windtunnel.modules.base import Module
-from windtunnel.pipeline.expressions import Step
+from windtunnel.pipeline.expressions import Columns, Concatenated, Expression, MethodOutput, Raw, Step, Weighted
 from windtunnel.program.program import IDS, NUMBERS, Program, ProgramStep, slot_of
 from windtunnel.program.translated import TranslatedPipeline
 
@@ -83,15 +85,21 @@ class InnerTranslations:
 
     def _check(self, step: Step, net: TranslatedPipeline) -> None:
         encoder, outer = net.encoder, self._builder.encoder
+        takes_raw_rows = isinstance(step.inputs, Raw)
         reason = ""
         if net.fixed:
             reason = "runs on a backend that is fixed; put the translation there that it was compiled from"
         elif encoder.dtype != outer.dtype:
             reason = f"computes in {encoder.dtype} and the estimators around it in {outer.dtype}; use one of these"
-        elif encoder.flat != outer.flat:
+        elif encoder.flat and not (outer.flat and takes_raw_rows):
             reason = "takes texts, labels or dicts in the place of a table, which only a first step can"
         elif encoder.unstored != "zero" and gives_sparse(step.inputs):
             reason = "tells the zeros of a sparse matrix from those that are left out; give it dense columns"
+        elif net.hosts and not takes_raw_rows:
+            reason = (
+                f"keeps step {net.hosts[0].name!r} on the host, which reads the rows as they are before any other "
+                "step; put these steps into the pipeline that it translates"
+            )
         if reason:
             raise UnsupportedEstimator(f"step {step.name!r} ({step.estimator_name}) {reason}.")
         if encoder.unstored != "zero" and gives_sparse(step.inputs, raw=True):
@@ -100,29 +108,57 @@ class InnerTranslations:
         outer.needs_names |= encoder.needs_names
 
     def _in_order(self, step: Step, net: TranslatedPipeline, columns: list[GraphColumn]) -> list[GraphColumn]:
-        """The columns in the order of the translation, which takes raw columns by name; computed ones have none."""
-        where = f"step {step.name!r} ({step.estimator_name})"
-        if len(columns) != net.encoder.width:
-            raise UnsupportedEstimator(f"{where} reads {net.encoder.width} columns, and is given {len(columns)}.")
-        outer, names = self._builder.encoder, net.encoder.names
-        raw = [column.raw for column in columns if column.raw is not None and column.raw < outer.width]
-        if names is None or len(raw) < len(columns):
+        """The columns in the order of the translation, which takes those of a table by name.
+
+        ``WindTunnelClassifier`` and ``WindTunnelRegressor`` reject a table with other names, or in another order.
+        """
+        names, where = net.encoder.names, f"step {step.name!r} ({step.estimator_name})"
+        given = names if step.estimator is not net or names is None else self._names(step, step.inputs)
+        if given is None or given == names:
+            if len(columns) != net.encoder.width:
+                raise UnsupportedEstimator(f"{where} reads {net.encoder.width} columns, and is given {len(columns)}.")
             return columns
-        if outer.names is None or {outer.names[at] for at in raw} != {*names}:
-            given = "no names" if outer.names is None else quote_names([outer.names[at] for at in raw])
+        assert names is not None
+        if missing := [name for name in names if name not in given]:
             raise UnsupportedEstimator(
-                f"{where} reads the columns {quote_names(names)} by name, and is given {given}; fit all on a table "
-                "with the same names."
+                f"{where} reads the columns {quote_names(names)} by name, and is not given {quote_names(missing)}, but "
+                f"{quote_names(given)}; fit all on a table with the same names."
             )
-        by_name = {outer.names[at]: column for at, column in zip(raw, columns, strict=True)}
+        # Of an array, the source would take the columns by position.
+        self._builder.encoder.needs_names |= isinstance(step.inputs, Raw)
+        by_name = dict(zip(given, columns, strict=True))
         return [by_name[name] for name in names]
+
+    def _names(self, step: Step, expression: Expression) -> list[str] | None:
+        """The names of the columns of an expression; None if the source's steps give an array."""
+        match expression:
+            case Raw():
+                if self._builder.encoder.names is not None:
+                    return self._builder.encoder.names
+            case Columns(inputs=inputs, positions=positions):
+                names = self._names(step, inputs)
+                return None if names is None else [names[position] for position in positions]
+            case Concatenated(composite=None) | MethodOutput():
+                return None
+            case Concatenated(composite=estimator) | Step(estimator=estimator):
+                if gives_table(estimator):
+                    return [str(name) for name in estimator.get_feature_names_out()]
+                if type(estimator).__module__.startswith("sklearn.") and not isinstance(estimator, FunctionTransformer):
+                    return None
+            case Weighted():
+                return None
+        raise UnsupportedEstimator(
+            f"step {step.name!r} ({step.estimator_name}) reads columns by name, and what it is given does not tell "
+            "whether it has names, and which. Translate a pipeline that was fitted on an array, or the whole pipeline "
+            "with the steps before."
+        )
 
     def _host_columns(self, step: Step, net: TranslatedPipeline, columns: list[GraphColumn]) -> list[GraphColumn]:
         """The columns that steps on the host compute inside of the translation, from its raw rows."""
-        if net.hosts and [column.raw for column in columns] != [*range(self._builder.encoder.width)]:
+        if net.hosts and [column.raw for column in columns] != [*range(net.encoder.width)]:
             raise UnsupportedEstimator(
-                f"step {step.name!r} ({step.estimator_name}) keeps step {net.hosts[0].name!r} on the host, which reads "
-                "the columns as they are before any other step; translate the pipeline as a whole."
+                f"step {step.name!r} ({step.estimator_name}) keeps step {net.hosts[0].name!r} on the host, and takes "
+                "the columns in another order than the estimators around it; fit all on the same table."
             )
         return [column for host in net.hosts for column in self._host_steps.again(host, step)]
 
@@ -140,6 +176,12 @@ class InnerTranslations:
             "rejects_fractions": category.rejects_fractions or Rejected.FRACTION in column.rejects,
         }
         return replace(category, column=column.raw, **rejected)
+
+
+def gives_table(estimator: Any) -> bool:
+    """Whether a transformer of scikit-learn was told to return a table (``set_output``)."""
+    config = getattr(estimator, "_sklearn_output_config", {})
+    return config.get("transform", get_config()["transform_output"]) in ("pandas", "polars")
 
 
 def _trainable_copy(net: TranslatedPipeline) -> Program:

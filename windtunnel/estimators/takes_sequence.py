@@ -39,7 +39,9 @@ def leading_steps(pipeline: Any) -> Iterator[Any]:
 
 
 def _inner_estimator(composite: Any) -> Any:
-    """The first estimator of a calibration, a search, a vote, a stack; None for an estimator without others."""
+    """The first estimator of scikit-learn's calibrations, searches, votes and the like; None for other estimators."""
+    if not type(composite).__module__.startswith("sklearn."):
+        return None
     if isinstance(members := getattr(composite, "estimators", None), list):
         return next((member for _, member in members if not isinstance(member, str)), None)
-    return getattr(composite, "estimator", None)
+    return getattr(composite, "estimator", getattr(composite, "regressor", None))

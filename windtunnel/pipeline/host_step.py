@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -36,6 +36,10 @@ class HostStep:
     def __deepcopy__(self, memo: Any) -> HostStep:
         """Itself: copies of a translation share fitted steps, which nothing changes and whose clients have no copy."""
         return self
+
+    def within(self, path: str) -> HostStep:
+        """The same step of a pipeline that is itself the step at ``path`` of another one."""
+        return replace(self, step=replace(self.step, name=f"{path}.{self.name}"), _labels=[])
 
     @property
     def name(self) -> str:

@@ -6,6 +6,8 @@ from copy import deepcopy
 from dataclasses import dataclass, replace
 from typing import Self
 
+import torch
+
 from windtunnel.errors import BadInput
 from windtunnel.objectives.metrics import Metric
 from windtunnel.program.records.fidelity import CalibrationRows
@@ -101,6 +103,13 @@ def prepare_joint_training(net: TranslatedPipeline, calibration: CalibrationRows
     """
     soften(net, calibration)
     check_trainable(net)
+    with torch.enable_grad():
+        scores = net.program(*net.encoder.zeros(2))
+    if not scores.requires_grad:
+        raise BadInput(
+            "no gradient of the scores reaches a parameter: a step without one comes after all that are trainable, "
+            "such as nearest neighbours that were compiled before they were put into this pipeline"
+        )
     net.finish_softening()
     rescale_probabilities(net)
 

@@ -21,7 +21,7 @@ from windtunnel.export.artefact.layout import (
 )
 from windtunnel.modules.outputs.links import LINKS
 from windtunnel.objectives.losses import LOSSES, UNKNOWN_LOSS
-from windtunnel.pipeline.expressions import Columns, Raw, Step, steps_of
+from windtunnel.pipeline.expressions import Columns, Raw, Step
 from windtunnel.pipeline.host_step import HostStep
 from windtunnel.program.head import METHODS, Head
 
@@ -174,8 +174,8 @@ def find_hosts(graph: GraphData, host: Any, trusted: bool) -> list[HostStep]:
             f"the steps {without} stayed on the host, and no file holds their code; "
             "give the fitted pipeline that was translated: windtunnel.load(path, host=pipeline), or Cascade.load alike."
         )
+    from windtunnel.assemble.composites import all_steps
     from windtunnel.pipeline.fitted_columns import fitted_columns
-    from windtunnel.pipeline.graph import build_graph
 
     needed, encoder = ", ".join(f"{data.name!r} ({data.estimator})" for data in graph.hosts), graph.encoder
     # A custom transformer as the first step does not tell its columns; then these do.
@@ -186,7 +186,7 @@ def find_hosts(graph: GraphData, host: Any, trusted: bool) -> list[HostStep]:
             f"host= was fitted on other columns than the pipeline that was translated "
             f"({encoder.width} columns: {', '.join((encoder.names or ['without names'])[:12])}); give that one."
         )
-    found = {step.name: step for step in steps_of(build_graph(host))}
+    found = {step.name: step for step in all_steps(host)}
     steps = []
     for data in graph.hosts:
         step = found.get(data.name)
