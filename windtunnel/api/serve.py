@@ -99,12 +99,12 @@ def serve(
 
 def _paths(models: Any) -> list[Path]:
     """The paths of one model or several; ``InvalidOption`` for none, and for models in the place of paths."""
-    given = [*models] if isinstance(models, list | tuple) else [models]
-    if wrong := [type(each).__name__ for each in given if not isinstance(each, str | PathLike)]:
+    paths = [*models] if isinstance(models, list | tuple) else [models]
+    if wrong := [type(path).__name__ for path in paths if not isinstance(path, str | PathLike)]:
         raise InvalidOption(f"a model to serve is a {wrong[0]}; give the path of a file that save wrote")
-    if not given:
+    if not paths:
         raise InvalidOption("there is no model to serve; give the path of at least one file")
-    return [Path(each) for each in given]
+    return [Path(path) for path in paths]
 
 
 def ray_deployment(models: str | PathLike[str] | Sequence[str | PathLike[str]], **limits: Any) -> Any:

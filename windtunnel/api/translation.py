@@ -145,8 +145,8 @@ class Translation(TranslatedPipeline):
           as one-hot ones, are added up by raw column;
         - of linear models behind such steps, or behind linear ones, exact: f_j(x_j) less its mean over the background
           rows, where the raw score is a sum of f_j(x_j);
-        - of any other pipeline, Shapley values of the raw columns sampled in random orders, with a column missing from
-          a coalition taken from a background row (interventional). They have a standard error.
+        - of any other pipeline, sampled Shapley values: in random orders, columns switch one by one from the value of
+          a background row to that of the explained row (interventional). They have a standard error.
 
         Parameters
         ----------

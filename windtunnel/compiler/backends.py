@@ -111,9 +111,9 @@ def usable_device(device: str | torch.device) -> torch.device:
         placed = torch.device(device)
         torch.zeros(1, dtype=torch.float64, device=placed)
     except Exception as error:  # each backend of torch has errors of its own
-        said = " ".join(str(error).split())[:200]
+        message = " ".join(str(error).split())[:200]
         raise InvalidOption(
-            f"device={str(device)!r} cannot be used ({said}); accepted are 'cpu' and 'cuda'."
+            f"device={str(device)!r} cannot be used ({message}); accepted are 'cpu' and 'cuda'."
         ) from error
     if placed.type == "meta":
         raise InvalidOption("device='meta' holds no numbers; accepted are 'cpu' and 'cuda'.")

@@ -50,35 +50,35 @@ def bucketize(values: Tensor, boundaries: Tensor, *, out_int32: bool = False, ri
     return searchsorted(boundaries, values, out_int32=out_int32, right=right)
 
 
-def full_like(given: Tensor, value: float, *, dtype: torch.dtype | None = None, **_: Any) -> Tensor:
+def full_like(values: Tensor, value: float, *, dtype: torch.dtype | None = None, **_: Any) -> Tensor:
     """A tensor of one number, in the shape of another."""
-    return torch.full(given.shape, value, dtype=dtype or given.dtype, device=given.device)
+    return torch.full(values.shape, value, dtype=dtype or values.dtype, device=values.device)
 
 
-def isinf(given: Tensor) -> Tensor:
+def isinf(values: Tensor) -> Tensor:
     """Whether numbers are infinite; the exporter's form compares in float32, where 1e39 is."""
-    return given.abs() == math.inf
+    return values.abs() == math.inf
 
 
-def log2(given: Tensor) -> Tensor:
+def log2(values: Tensor) -> Tensor:
     """Ln x / ln 2; the exporter's constant is a float32."""
-    return torch.log(given) / math.log(2)
+    return torch.log(values) / math.log(2)
 
 
-def log10(given: Tensor) -> Tensor:
+def log10(values: Tensor) -> Tensor:
     """Ln x / ln 10."""
-    return torch.log(given) / math.log(10)
+    return torch.log(values) / math.log(10)
 
 
-def sigmoid(given: Tensor) -> Tensor:
+def sigmoid(values: Tensor) -> Tensor:
     """1 / (1 + exp(-x)); the runtime's operator rounds small results to 0, which a logarithm would show."""
-    return 1 / (1 + torch.exp(-given))
+    return 1 / (1 + torch.exp(-values))
 
 
-def softplus(given: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tensor:
+def softplus(values: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tensor:
     """ln(1 + exp(beta x)) / beta, and x from the threshold on."""
-    steep = given * beta
-    return torch.where(steep > threshold, given, torch.log1p(torch.exp(steep)) / beta)
+    steep = values * beta
+    return torch.where(steep > threshold, values, torch.log1p(torch.exp(steep)) / beta)
 
 
 def _erfcx(x: Tensor) -> Tensor:
@@ -90,15 +90,15 @@ def _erfcx(x: Tensor) -> Tensor:
     return 0.5 * t * last - before + ERFCX[0]
 
 
-def erf(given: Tensor) -> Tensor:
+def erf(values: Tensor) -> Tensor:
     """The error function, which the runtime has in float32 only."""
-    x = given.abs().clamp_max(30.0)
-    return torch.sign(given) * (1 - torch.exp(-x * x) * _erfcx(x))
+    x = values.abs().clamp_max(30.0)
+    return torch.sign(values) * (1 - torch.exp(-x * x) * _erfcx(x))
 
 
-def ndtr(given: Tensor) -> Tensor:
+def ndtr(values: Tensor) -> Tensor:
     """The cumulative distribution function of the normal distribution."""
-    return 0.5 + 0.5 * erf(given * SQRT_HALF)
+    return 0.5 + 0.5 * erf(values * SQRT_HALF)
 
 
 def ndtri(p: Tensor) -> Tensor:
@@ -113,9 +113,9 @@ def ndtri(p: Tensor) -> Tensor:
     return torch.where(p < 0.5, -x, x)
 
 
-def any_along(given: Tensor, dim: int, keepdim: bool = False) -> Tensor:
+def any_along(values: Tensor, dim: int, keepdim: bool = False) -> Tensor:
     """Whether any is true along a dimension; false for an empty one, which the runtime gets wrong."""
-    return given.to(torch.int64).sum(dim, keepdim=keepdim) > 0
+    return values.to(torch.int64).sum(dim, keepdim=keepdim) > 0
 
 
 def matmul(left: Tensor, right: Tensor) -> Tensor:
@@ -138,15 +138,15 @@ def cdist(rows: Tensor, others: Tensor, p: float = 2.0, compute_mode: int | None
 
 
 def sort_stable(
-    given: Tensor, *, stable: bool | None = None, dim: int = -1, descending: bool = False
+    values: Tensor, *, stable: bool | None = None, dim: int = -1, descending: bool = False
 ) -> tuple[Tensor, Tensor]:
     """Sorted values and their old positions; ONNX's TopK keeps the order of equal values."""
-    return torch.topk(given, given.shape[dim], dim=dim, largest=descending)
+    return torch.topk(values, values.shape[dim], dim=dim, largest=descending)
 
 
-def argsort_stable(given: Tensor, *, stable: bool, dim: int = -1, descending: bool = False) -> Tensor:
+def argsort_stable(values: Tensor, *, stable: bool, dim: int = -1, descending: bool = False) -> Tensor:
     """The old positions of the sorted values."""
-    return sort_stable(given, dim=dim, descending=descending)[1]
+    return sort_stable(values, dim=dim, descending=descending)[1]
 
 
 def solve(left: Tensor, right: Tensor) -> Tensor:

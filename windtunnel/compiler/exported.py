@@ -51,7 +51,7 @@ class ExportedEngine(ProgramEngine):
                     for method, step in last_steps.items()
                 }
             except Exception as error:  # the exporter has errors of many kinds
-                where, cause = failing_step(self.program, blocks, lambda module, given: take_graph(module, (given,)))
+                where, cause = failing_step(self.program, blocks, lambda module, x: take_graph(module, (x,)))
                 raise UnfaithfulOption(self._reason(where, cause or error)) from error
             try:
                 runs = {

@@ -56,14 +56,14 @@ class OnnxEngine(ProgramEngine):
         )
 
 
-def _check_alone(module: Module, given: Tensor) -> None:
+def _check_alone(module: Module, columns: Tensor) -> None:
     """Export a module by itself, its trees as nodes, and compare its output."""
     alone = nn.Sequential(copy.deepcopy(module))
     trees = with_nodes(alone)
-    model = exported(alone, (given,), ("x",), ("y",))
+    model = exported(alone, (columns,), ("x",), ("y",))
     put_nodes(model, trees)
     run = Session(model, ("x",))
-    for rows in (given, given[:1]):
+    for rows in (columns, columns[:1]):
         check_close(run(rows), module(rows), computed_in(module))
 
 

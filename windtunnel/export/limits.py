@@ -40,8 +40,8 @@ def met(net: TranslatedPipeline, format: str) -> Limit | None:
 def check(net: TranslatedPipeline, format: str) -> None:
     """Reject a translation that a format cannot hold: ``UnfaithfulOption`` with the first limit that it meets."""
     if limit := met(net, format):
-        found = ", ".join(limit.find(net))
-        raise UnfaithfulOption(f"{limit.subject.format(found)}: {limit.because}. {limit.instead}")
+        subjects = ", ".join(limit.find(net))
+        raise UnfaithfulOption(f"{limit.subject.format(subjects)}: {limit.because}. {limit.instead}")
 
 
 def _columns_with(meets: Callable[[Vocabulary], bool]) -> Find:

@@ -93,7 +93,7 @@ def _graph(
             where, _ = failing_step(
                 Program([*module.program.steps], method_steps),
                 (numbers, ids),
-                lambda module, given: take_graph(module, (given,)),
+                lambda module, x: take_graph(module, (x,)),
             )
         raise UnfaithfulOption(
             f"torch.export cannot take a graph of {where}: {message_of(error)}. Choose format='torchscript'."

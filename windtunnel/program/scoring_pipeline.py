@@ -293,8 +293,8 @@ class ScoringPipeline(nn.Module):
     def check_rows(self, batch: Batch) -> None:
         """Check that rows can be used for training and validation: ``predict`` accepts each of them.
 
-        Rows of a transformer are not checked, and of other rows only those with missing, infinite, unknown or very
-        large values, unless a step may reject what another one computes from ordinary values.
+        Only rows with missing, infinite, unknown or very large values are checked; all rows if a step may reject what
+        an earlier one computes; none if the pipeline ends in a transformer.
 
         Raises
         ------

@@ -428,8 +428,9 @@ class TranslatedPipeline(ScoringPipeline):
     def residual_base(self) -> ResidualBase | None:
         """The program and the head that a residual model may be added to.
 
-        None if the encoded rows have no columns or more than ``MOST_RESIDUAL_COLUMNS``, if rows depend on each other,
-        if ``predict_proba`` has no column for a label, and where ``ResidualBase.of`` has none.
+        None where no residual model is possible: without encoded columns or with more than
+        ``MOST_RESIDUAL_COLUMNS``, if rows depend on each other, if a label has no column in ``predict_proba``, or if
+        there is no ``ResidualBase``.
         """
         columns = len(self.encoder.numbers) + len(self.encoder.categories)
         if not 0 < columns <= MOST_RESIDUAL_COLUMNS or self.program.needs_all_rows():

@@ -17,7 +17,7 @@ from windtunnel.serving.cascade.cascade import Cascade
 from windtunnel.serving.pool import Pool, Request
 from windtunnel.serving.queue_steps import NetStep, Outputs, SmallModelStep, Task, first_step, main_net
 
-FEW_ROWS = 32
+SCORED_AT_ONCE = 32
 """Requests of at most so many rows are scored at once, if the model is quick and nothing waits."""
 WEIGHT = 0.1
 """The weight of the last request of a few rows in the running mean of their times."""
@@ -157,7 +157,7 @@ class Server:
             raise InvalidOption(f"methods={methods!r}; give a list of them, such as ['predict']")
         if lacking := [method for method in methods if method not in step.methods]:
             raise InvalidOption(f"the model has no {', '.join(lacking)}; it has {', '.join(step.methods)}.")
-        if self._seconds < self.QUICK_SECONDS and self._pool.idle and net.encoder.count_rows(rows) <= FEW_ROWS:
+        if self._seconds < self.QUICK_SECONDS and self._pool.idle and net.encoder.count_rows(rows) <= SCORED_AT_ONCE:
             start = monotonic()
             outputs = step.outputs(methods, rows)
             self._record_time(monotonic() - start)
@@ -215,7 +215,7 @@ class Server:
                 elif isinstance(result, Exception):
                     request.outputs.set_exception(result)
                 else:
-                    if request.task.count <= FEW_ROWS:
+                    if request.task.count <= SCORED_AT_ONCE:
                         self._record_time(request.seconds + seconds)
                     request.outputs.set_result(result)
             self._pool.put_back(for_next_step)

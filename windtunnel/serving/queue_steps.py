@@ -152,10 +152,10 @@ class FullModelStep:
 
 
 def kind_of(rows: Rows) -> Hashable:
-    """Rows of equal kinds can be joined, and none of them is read otherwise than by itself.
+    """Rows of equal kinds can be joined without changing how any of them is read.
 
-    Columns are lists of values of one type, as pandas reads 1 otherwise beside 2.5 or a text. Other rows
-    are of a kind that equals no other.
+    Their columns are lists of values of one type, as pandas reads 1 otherwise beside 2.5 or a text. Other rows are of a
+    kind that equals no other.
     """
     if not isinstance(rows, dict) or not all(type(column) is list for column in rows.values()):
         return object()

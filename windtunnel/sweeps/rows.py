@@ -20,7 +20,7 @@ from windtunnel.trainers.data.loader import loader
 from windtunnel.trainers.recipe import Recipe
 
 FINGERPRINTED_ROWS = 10_000
-"""The fingerprint covers all rows; of rows that are encoded when they are read, these first ones of each part."""
+"""Rows of each part that the fingerprint covers, evenly spaced, if rows are encoded when they are read; else all."""
 COSTED_ROWS = 256
 """Validation rows whose operations are counted, as the cost of inference."""
 

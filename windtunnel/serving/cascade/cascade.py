@@ -27,7 +27,7 @@ from windtunnel.serving.cascade.threshold import NEVER, Threshold
 from windtunnel.serving.cascade.timing import TIMED_ROWS, RowSeconds, least_seconds
 from windtunnel.serving.cascade.top_k import TopK, TopKQuality, top_k_quality
 
-FEW_ROWS = 32
+RECOMPUTED_ROWS = 32
 """Up to so many rows, the native engine computes features twice in less time than it takes to hand them on."""
 
 
@@ -142,13 +142,14 @@ class Cascade:
         """
         if self.threshold is None or not self.uses_small_model:
             return self
-        bare, some = replace(self, cache={}), take_rows(rows, np.arange(min(TIMED_ROWS, count_rows(rows))))
+        without_caches = replace(self, cache={})
+        timed_rows = take_rows(rows, np.arange(min(TIMED_ROWS, count_rows(rows))))
         small = sum(seconds for name, seconds in declared.items() if name in self.efficient)
         all_groups = sum(declared.values())
-        late = (1 - self.threshold.early) * (all_groups - small if bare.reuses else all_groups)
+        late = (1 - self.threshold.early) * (all_groups - small if self.reuses else all_groups)
         seconds = RowSeconds(
-            least_seconds(bare.predict_proba, some) + small + late,
-            least_seconds(bare.whole.score, some) + all_groups,
+            least_seconds(without_caches.predict_proba, timed_rows) + small + late,
+            least_seconds(without_caches.whole.score, timed_rows) + all_groups,
         )
         return replace(self, seconds=seconds)
 
@@ -196,16 +197,16 @@ class Cascade:
         """The output of the small model for all rows."""
         self.check_columns(rows)
         stage = self.stages[0]
-        if not stage.hosts and count_rows(rows) <= FEW_ROWS:
+        if not stage.hosts and count_rows(rows) <= RECOMPUTED_ROWS:
             return WholeStage(self.small, self._method).run(rows)
         return stage.score(rows)
 
     def _second(self, rows: Rows, positions: NDArray[np.intp], first: StageOutput) -> NDArray[np.float64]:
         """The output of the full model for the rows at some positions."""
-        stage, some = self.stages[1], take_rows(rows, positions)
+        stage, unsure = self.stages[1], take_rows(rows, positions)
         if first.shared.shape[1] == 0:
-            return self.whole.score(some).predictions
-        return stage.run(stage.encode(some, first.shared[positions])).predictions
+            return self.whole.score(unsure).predictions
+        return stage.run(stage.encode(unsure, first.shared[positions])).predictions
 
     @property
     def _method(self) -> str:

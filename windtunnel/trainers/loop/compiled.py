@@ -80,13 +80,11 @@ def check_accumulation(mode: str, batches: int) -> None:
 
 def _why(mode: str, error: Exception) -> str:
     inner = getattr(error, "inner_exception", error)
-    said = f"{type(inner).__name__}: {next(iter(str(inner).splitlines()), '')}"
-    if "InvalidCxxCompiler" in said:
+    message = f"{type(inner).__name__}: {next(iter(str(inner).splitlines()), '')}"
+    if "InvalidCxxCompiler" in message:
         compiler = "Microsoft's cl" if sys.platform == "win32" else "g++"
         return (
             f"compile={mode!r} needs a C++ compiler, and torch finds none; install {compiler}, name one in the "
             "environment variable CXX, or leave compile at None"
         )
-    return (
-        f"torch cannot compile a step of this translation with compile={mode!r}; leave it at None. torch says: {said}"
-    )
+    return f"torch cannot compile a step of this translation with compile={mode!r}; leave it at None. torch: {message}"

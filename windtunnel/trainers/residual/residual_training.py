@@ -43,9 +43,9 @@ def train_residual(
 ) -> TrainedResidual:
     """Train the columns of the residual model, if it has any.
 
-    If an epoch improved it, the two models that test it are trained too. They are left out after an error, with a
-    Trainer of the caller on several processes, and where a custom loss is computed on the batches of a streamed loader,
-    which cannot be formed of half of the rows.
+    If an epoch improved it, the two models that test it are trained too. They are left out after an error, for a
+    caller's Trainer on several processes, and for a custom loss over a streamed loader, as its batches cannot be formed
+    of half of the rows.
     """
     residual = setup.initial.copy()
     if not residual.reads_columns:

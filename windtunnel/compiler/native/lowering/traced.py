@@ -264,7 +264,7 @@ def trace(
     except NotNative:
         raise
     except Exception as error:  # torch has errors of many kinds; the module then runs in torch, and the report says why
-        told = " ".join(str(error).split())[:100]
+        message = " ".join(str(error).split())[:100]
         name = getattr(function, "__qualname__", f"forward of {type(function).__name__}")
-        raise NotNative(f"{name} was not recorded: {type(error).__name__} {told}") from error
+        raise NotNative(f"{name} was not recorded: {type(error).__name__} {message}") from error
     return recorder.columns(recorder.places(output))
