@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from os import PathLike, fspath
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Literal
 
 from windtunnel.encode import Rows
 from windtunnel.errors import InvalidOption, nearest
@@ -15,28 +16,28 @@ from windtunnel.export.tree_files import lightgbm_text, xgboost_json
 from windtunnel.program.translated import TranslatedPipeline
 
 Format = Literal["torchscript", "onnx", "exported", "aoti", "c", "lightgbm", "xgboost"]
-SUFFIXES: dict[str, tuple[str, ...]] = {
-    "torchscript": (".ts", ".pt"),
-    "onnx": (".onnx",),
-    "exported": (".pt2",),
-    "aoti": (".pt2",),
-    "c": (".c",),
-    "lightgbm": (".txt",),
-    "xgboost": (".json",),
-}
-"""Format -> suffixes of its files; messages propose the first."""
 SAVED = ".windtunnel"
 """Suffix of the files of ``save``."""
-FORMATS = get_args(Format)
-WRITERS: dict[str, Callable[[TranslatedPipeline, str | PathLike[str]], None]] = {
-    "torchscript": torchscript.export,
-    "onnx": onnx_file.export,
-    "exported": partial(package.export, native=False),
-    "aoti": partial(package.export, native=True),
-    "c": c_file.export,
-    "lightgbm": lightgbm_text.export,
-    "xgboost": xgboost_json.export,
+
+
+@dataclass(frozen=True)
+class FileFormat:
+    """What writes a format, and the suffixes of its files; messages propose the first."""
+
+    write: Callable[[TranslatedPipeline, str | PathLike[str]], None]
+    suffixes: tuple[str, ...]
+
+
+FORMATS: dict[str, FileFormat] = {
+    "torchscript": FileFormat(torchscript.export, (".ts", ".pt")),
+    "onnx": FileFormat(onnx_file.export, (".onnx",)),
+    "exported": FileFormat(partial(package.export, native=False), (".pt2",)),
+    "aoti": FileFormat(partial(package.export, native=True), (".pt2",)),
+    "c": FileFormat(c_file.export, (".c",)),
+    "lightgbm": FileFormat(lightgbm_text.export, (".txt",)),
+    "xgboost": FileFormat(xgboost_json.export, (".json",)),
 }
+"""The formats of ``Format``."""
 
 
 def export(
@@ -73,7 +74,7 @@ def export(
     """
     chosen = _format_of(path) if format is None else _checked(format, path)
     if example is None:
-        WRITERS[chosen](net, path)
+        FORMATS[chosen].write(net, path)
     elif chosen == "onnx":
         onnx_file.export(net, path, example)
     else:
@@ -85,13 +86,13 @@ def _format_of(path: str | PathLike[str]) -> str:
     suffix = Path(path).suffix.lower()
     if suffix == SAVED:
         raise InvalidOption(f"{fspath(path)!r}: {SAVED} is what files of save are called; call net.save(path).")
-    for format, suffixes in SUFFIXES.items():
-        if suffix in suffixes:
-            return format
-    accepted = {suffixes[0]: format for format, suffixes in reversed(SUFFIXES.items())}
+    for name, format in FORMATS.items():
+        if suffix in format.suffixes:
+            return name
+    accepted = {format.suffixes[0]: name for name, format in reversed(FORMATS.items())}
     raise InvalidOption(
         f"{fspath(path)!r}: no format has {f'the suffix {suffix}' if suffix else 'files without a suffix'}; take "
-        f"{', '.join(f'{suffix} ({format})' for suffix, format in sorted(accepted.items()))}, or give format=."
+        f"{', '.join(f'{suffix} ({name})' for suffix, name in sorted(accepted.items()))}, or give format=."
     )
 
 
@@ -102,10 +103,11 @@ def _checked(format: str, path: str | PathLike[str]) -> str:
     suffix = Path(path).suffix.lower()
     if suffix == ".h" and format == "c":
         raise InvalidOption(f"{fspath(path)!r} is the name of the header, which is written too; name the file .c.")
-    others = [other for other, suffixes in (*SUFFIXES.items(), ("save", (SAVED,))) if suffix in suffixes]
+    others = [name for name, other in FORMATS.items() if suffix in other.suffixes]
+    others += ["save"] * (suffix == SAVED)
     if others and format not in others:
         raise InvalidOption(
             f"{fspath(path)!r} with format={format!r}: {suffix} is what files of {others[0]!r} are called; "
-            f"name the file {' or '.join(SUFFIXES[format])}."
+            f"name the file {' or '.join(FORMATS[format].suffixes)}."
         )
     return format
