@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from windtunnel.compiler.strategies import convert_trees, use_fastest_forms
-from windtunnel.program.records.fit_details import TermSummary
+from windtunnel.program.records.fit_details import Calibration, TermSummary
 from windtunnel.program.records.fit_record import HARMS_OLD_ROWS
 from windtunnel.program.records.history import CandidateResult, History
 from windtunnel.program.records.refresh_details import RefreshDetails, ScoreChange
@@ -104,17 +104,11 @@ def update(
     extend_residual(trial, data.rows.numbers[data.new], _unit(trial, data))
     values = MovableValues.of(trial, data.rows)
     scoring = RefreshScoring(data, Evaluator.of_scores(Recipe(), trial.head, trial.program))
-    metric, loss = scoring.evaluator.metric, scoring.evaluator.loss
-
+    metric = scoring.evaluator.metric
     before = scoring.result("translation", values.scores)
     assert before.metric is not None  # computed for every candidate
     check_initial_value(metric.name, before.metric)
-    replays = (False, True) if data.old.any() else (False,)
-    attempts = []
-    with Phase("trying anchors", total=len(anchors) * len(replays)) as phase:
-        for anchor, replayed in product(anchors, replays):
-            attempts.append(_attempt(values, scoring, anchor, replayed, keep_old=keep_old))
-            phase.advance()
+    attempts = _try_anchors(values, scoring, anchors, keep_old=keep_old)
     passed = [attempt for attempt in attempts if not attempt.result.reason]
     kept = min(passed, key=lambda attempt: _loss(attempt.result)) if passed else None
     best, scores = (before, values.scores) if kept is None else (kept.result, kept.moved.scores)
@@ -122,15 +116,9 @@ def update(
 
     terms, calibrated = list[TermSummary](), None
     if kept is not None:
-        tested = deepcopy(trial)
-        values.install(tested, kept.moved)
-        rows = data.take(data.tested)
-        terms = summarise_terms(tested, data.take(data.new), rows, loss)
-        calibrated = calibration(reliability(trial, rows), tested, rows)
-        moved = kept.moved
-        if inputs["valid"] is None:
-            last = values.fit(data.target, _weights(data, replays=kept.replays, tested=True), loss, kept.anchor)
-            moved = moved if keep_old and scoring.harms_old_rows(values.scores, last.scores) else last
+        terms, calibrated = _summaries(trial, values, kept, scoring)
+        held_out = inputs["valid"] is None
+        moved = _fit_tested_rows_too(values, kept, scoring, keep_old=keep_old) if held_out else kept.moved
         values.install(trial, moved)
         _install(net, trial)
         net.record(profile=net.profile or TrainingProfile.of(trial.encoder, trial.hosts, data.take(data.all_new).rows))
@@ -152,6 +140,19 @@ def update(
     )
 
 
+def _try_anchors(
+    values: MovableValues, scoring: RefreshScoring, anchors: Sequence[float], *, keep_old: bool
+) -> list[Attempt]:
+    """An attempt with each anchor, without the old rows and, if there are some, with them."""
+    replays = (False, True) if scoring.data.old.any() else (False,)
+    attempts = []
+    with Phase("trying anchors", total=len(anchors) * len(replays)) as phase:
+        for anchor, replayed in product(anchors, replays):
+            attempts.append(_attempt(values, scoring, anchor, replayed, keep_old=keep_old))
+            phase.advance()
+    return attempts
+
+
 def _attempt(
     values: MovableValues, scoring: RefreshScoring, anchor: float, replays: bool, *, keep_old: bool
 ) -> Attempt:
@@ -164,6 +165,26 @@ def _attempt(
         reason = HARMS_OLD_ROWS
     name = f"anchor {anchor:g} with replay" if replays else f"anchor {anchor:g}"
     return Attempt(scoring.result(name, moved.scores, test, reason), anchor, replays, moved)
+
+
+def _summaries(
+    trial: TranslatedPipeline, values: MovableValues, kept: Attempt, scoring: RefreshScoring
+) -> tuple[list[TermSummary], Calibration | None]:
+    """The terms of a residual model, and the calibration before and after, with the values of an attempt."""
+    data, tested = scoring.data, deepcopy(trial)
+    values.install(tested, kept.moved)
+    rows = data.take(data.tested)
+    terms = summarise_terms(tested, data.take(data.new), rows, scoring.evaluator.loss)
+    return terms, calibration(reliability(trial, rows), tested, rows)
+
+
+def _fit_tested_rows_too(
+    values: MovableValues, kept: Attempt, scoring: RefreshScoring, *, keep_old: bool
+) -> MovedValues:
+    """The values of an attempt, fitted on the held-out rows as well; as they are if that would harm old rows."""
+    weights = _weights(scoring.data, replays=kept.replays, tested=True)
+    last = values.fit(scoring.data.target, weights, scoring.evaluator.loss, kept.anchor)
+    return kept.moved if keep_old and scoring.harms_old_rows(values.scores, last.scores) else last
 
 
 def _loss(result: CandidateResult) -> float:
