@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from windtunnel.encode.batch import Batch
 from windtunnel.errors import BadInput
+
+
+def is_loader(data: Any) -> bool:
+    """Whether data are given batch by batch, and are no rows."""
+    return isinstance(data, Iterable) and not isinstance(data, (str, dict)) and not hasattr(data, "columns")
 
 
 def rows_with_targets(subject: str, data: Any, accepted: str = "give (X, y) or (X, y, weight)") -> tuple[Any, Any, Any]:

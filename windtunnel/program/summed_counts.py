@@ -122,12 +122,10 @@ class SummedCounts(NamedTuple):
 
 def _remove_checks_of_counts(wiring: Wiring, counts: Mapping[int, HostStep]) -> None:
     """Take the counts out of the nodes that only check their inputs, as counts always pass."""
-    users = wiring.users()
-    for node in wiring.nodes[:-1]:
-        if node.rejects and type(node.module) is Identity and not users[node]:
-            node.inputs = [place for place in node.inputs if place[0] != NUMBERS or place[1] not in counts]
-            if not node.inputs:
-                wiring.nodes.remove(node)
+    for node in wiring.guards():
+        node.inputs = [place for place in node.inputs if place[0] != NUMBERS or place[1] not in counts]
+        if not node.inputs:
+            wiring.nodes.remove(node)
 
 
 def _summed_nodes(wiring: Wiring, counts: Mapping[int, HostStep]) -> dict[HostStep, list[Node]]:

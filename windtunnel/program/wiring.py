@@ -10,6 +10,7 @@ import torch
 
 from windtunnel.encode import RowEncoder
 from windtunnel.modules.base import Module
+from windtunnel.modules.tables.category_table import Identity
 from windtunnel.program.program import IDS, NUMBERS, Program, ProgramStep, slot_of, takes_of
 from windtunnel.program.records.origin import Origin
 
@@ -65,6 +66,13 @@ class Wiring:
             for source, _ in node.inputs:
                 users[source].add(node)
         return users
+
+    def guards(self) -> list[Node]:
+        """Identities that nothing reads: they only reject rows."""
+        users = self.users()
+        return [
+            node for node in self.nodes[:-1] if node.rejects and type(node.module) is Identity and node not in users
+        ]
 
     def upstream(self, node: Node) -> set[Node]:
         """The nodes that a node depends on."""

@@ -90,11 +90,6 @@ class WiredModel:
                 return host, column - host.columns[0]
         return None
 
-    def guards(self) -> list[Node]:
-        """Nodes that only reject rows."""
-        users = self.wiring.users()
-        return [node for node in self.wiring.nodes[:-1] if node not in users and node.rejects]
-
 
 @dataclass(eq=False)
 class StageBuilder:
@@ -152,9 +147,9 @@ class StageBuilder:
 
     def guard(self) -> None:
         """Collect the nodes that only reject rows; counts are always finite."""
-        for node in self.model.guards():
+        for node in self.model.wiring.guards():
             inputs = [place for place in node.inputs if place[0] != NUMBERS or place[1] not in self.model.counts]
-            if inputs and type(node.module) is Identity:
+            if inputs:
                 self._nodes[node] = [self.input_of(place) for place in inputs]
 
     def stage(self, outputs: Sequence[StageInput], count: int) -> Stage:

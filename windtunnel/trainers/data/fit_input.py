@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from windtunnel.encode.rows_with_targets import rows_with_targets
+from windtunnel.encode.rows_with_targets import is_loader, rows_with_targets
 from windtunnel.errors import BadInput, warn_caller
 from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.progress import Phase
@@ -50,7 +49,7 @@ class FitInput:
             if _is_empty(X):
                 raise BadInput(f"{self.role} has no rows; give at least one")
             return self._in_memory(X, y, weight)
-        if isinstance(data, Iterable) and not isinstance(data, (str, dict)) and not hasattr(data, "columns"):
+        if is_loader(data):
             return self._loaded(LoaderAdapter(self.net, data, training=self.role == "train"))
         raise BadInput(f"{self.role} is a {type(data).__name__}; {ACCEPTED}")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +13,7 @@ from torch import Tensor
 from windtunnel.encode import UNKNOWN_ID, Batch, as_frame
 from windtunnel.encode.row_values import to_arrays
 from windtunnel.encode.rows import count_rows, dimensions
-from windtunnel.encode.rows_with_targets import rows_with_targets
+from windtunnel.encode.rows_with_targets import is_loader, rows_with_targets
 from windtunnel.errors import BadInput
 from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.trainers.data.encoding import check_weights, encode
@@ -79,7 +78,7 @@ def read_input(net: TranslatedPipeline, name: str, data: Any) -> tuple[Any, Any,
             f"{name}={data} is a fraction of rows, but a translation keeps no rows, only their counts and quantiles. "
             f"Give the rows themselves; a sample of them will do: {name}=(X_old, y_old)"
         )
-    if not isinstance(data, Iterable) or isinstance(data, (str, dict)) or hasattr(data, "columns"):
+    if not is_loader(data):
         raise BadInput(f"{name}= is a {type(data).__name__}; {ACCEPTED}")
     if (schema := LoaderAdapter(net, data).schema) is not None:
         schema.check(net, f"the loader {name}=")
