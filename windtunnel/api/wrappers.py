@@ -249,8 +249,9 @@ class _WindTunnel(BaseEstimator):
                 "pipeline is a translation, which holds no pipeline to fit; give the pipeline, or call fit((X, y), "
                 "valid) of the translation"
             )
-        # To center a sparse matrix would make it dense.
-        source = self._default(centered=not issparse(X)) if self.pipeline is None else clone_unfitted(self.pipeline)
+        # To center sparse rows would make them dense. A table has the accessor if all of its columns are sparse.
+        is_sparse = issparse(X) or hasattr(X, "sparse")
+        source = self._default(centered=not is_sparse) if self.pipeline is None else clone_unfitted(self.pipeline)
         check_needs_no_queries(source)
         if is_classifier(source) != is_classifier(self):
             wanted, other = ("classifier", "Regressor") if is_classifier(self) else ("regressor", "Classifier")

@@ -46,7 +46,7 @@ class HostSteps:
         counts = [GraphColumn(number=partial(self._builder.number, column)) for column in host.columns]
         return counts if tokens.then is None else self._builder.module(step.name, estimator, tokens.then, counts)
 
-    def again(self, host: HostStep, step: Step) -> list[GraphColumn]:
+    def of_translation(self, host: HostStep, step: Step) -> list[GraphColumn]:
         """The columns of a step that the translation of ``step`` keeps on the host, over the same raw rows."""
         if self._untranslated == "error":
             raise UnsupportedEstimator(f"step {step.name!r} ({step.estimator_name}) keeps {host.name!r} on the host.")

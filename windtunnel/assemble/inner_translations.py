@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from sklearn import get_config
@@ -19,7 +19,7 @@ from windtunnel.encode import CategoryColumn
 from windtunnel.encode.columns import quote_names
 from windtunnel.errors import UnsupportedEstimator
 from windtunnel.modules.base import Module
-from windtunnel.pipeline.expressions import Columns, Concatenated, Expression, MethodOutput, Raw, Step, Weighted
+from windtunnel.pipeline.expressions import Columns, Concatenated, Expression, MethodOutput, Raw, Step
 from windtunnel.program.program import IDS, NUMBERS, Program, ProgramStep, slot_of
 from windtunnel.program.translated import TranslatedPipeline
 
@@ -59,8 +59,8 @@ class InnerTranslations:
             whose zeros it takes for missing, over categories or host steps behind other steps.
         """
         self._check(step, net)
-        columns = self._in_order(step, net, columns)
-        columns = [*columns, *self._host_columns(step, net, columns)]
+        self._check_columns(step, net, columns)
+        columns = [*columns, *(column for host in net.hosts for column in self._host_steps.of_translation(host, step))]
         encoder, program = net.encoder, _trainable_copy(net)
         numbers = self._builder.places(step.name, [columns[at] for at in encoder.numbers]) if encoder.numbers else []
         ids = [
@@ -75,9 +75,9 @@ class InnerTranslations:
             return PlacedModule(inner.module, at, inner.rejects)
 
         for position, (inner, origin) in enumerate(zip(program.steps, net.origins, strict=True)):
-            here = placed(inner)
-            name = f"{step.name}.{inner.name}" if inner.name else step.name
-            slots[slot_of(position)] = self._builder.add(name, origin.estimator, here.module, here.places, here.rejects)
+            name, copied = f"{step.name}.{inner.name}" if inner.name else step.name, placed(inner)
+            slot = self._builder.add(name, origin.estimator, copied.module, copied.places, copied.rejects)
+            slots[slot_of(position)] = slot
         methods = {method: placed(inner) for method, inner in program.method_steps.items()}
         with torch.no_grad():
             count = program(*encoder.zeros(1)).reshape(1, -1).shape[1]
@@ -107,60 +107,45 @@ class InnerTranslations:
         outer.rejects_sparse_columns |= encoder.rejects_sparse_columns
         outer.needs_names |= encoder.needs_names
 
-    def _in_order(self, step: Step, net: TranslatedPipeline, columns: list[GraphColumn]) -> list[GraphColumn]:
-        """The columns in the order of the translation, which takes those of a table by name.
+    def _check_columns(self, step: Step, net: TranslatedPipeline, columns: list[GraphColumn]) -> None:
+        """Reject columns in another order: a source may take them by name or, where it gets an array, by position.
 
-        ``WindTunnelClassifier`` and ``WindTunnelRegressor`` reject a table with other names, or in another order.
+        ``WindTunnelClassifier`` and ``WindTunnelRegressor`` themselves reject a table with other names.
         """
         names, where = net.encoder.names, f"step {step.name!r} ({step.estimator_name})"
-        given = names if step.estimator is not net or names is None else self._names(step, step.inputs)
-        if given is None or given == names:
-            if len(columns) != net.encoder.width:
-                raise UnsupportedEstimator(f"{where} reads {net.encoder.width} columns, and is given {len(columns)}.")
-            return columns
-        assert names is not None
-        if missing := [name for name in names if name not in given]:
+        if len(columns) != net.encoder.width:
+            raise UnsupportedEstimator(f"{where} reads {net.encoder.width} columns, and is given {len(columns)}.")
+        given_names = "array" if names is None else self._names(step.inputs)
+        if given_names == "unknown" and step.estimator is net:
             raise UnsupportedEstimator(
-                f"{where} reads the columns {quote_names(names)} by name, and is not given {quote_names(missing)}, but "
-                f"{quote_names(given)}; fit all on a table with the same names."
+                f"{where} reads columns by name, and what it is given does not tell whether it has names, and which. "
+                "Translate a pipeline that was fitted on an array, or the whole pipeline with the steps before."
             )
-        # Of an array, the source would take the columns by position.
-        self._builder.encoder.needs_names |= isinstance(step.inputs, Raw)
-        by_name = dict(zip(given, columns, strict=True))
-        return [by_name[name] for name in names]
+        if isinstance(given_names, list) and given_names != names:
+            raise UnsupportedEstimator(
+                f"{where} was fitted on the columns {quote_names(names or [])}, and is given "
+                f"{quote_names(given_names)}; fit all on tables with the same columns, in the same order."
+            )
 
-    def _names(self, step: Step, expression: Expression) -> list[str] | None:
-        """The names of the columns of an expression; None if the source's steps give an array."""
+    def _names(self, expression: Expression) -> list[str] | Literal["array", "unknown"]:
+        """The names of the columns of an expression; "array" if the source's steps give none."""
         match expression:
             case Raw():
-                if self._builder.encoder.names is not None:
-                    return self._builder.encoder.names
+                return self._builder.encoder.names or "unknown"
             case Columns(inputs=inputs, positions=positions):
-                names = self._names(step, inputs)
-                return None if names is None else [names[position] for position in positions]
-            case Concatenated(composite=None) | MethodOutput():
-                return None
+                names = self._names(inputs)
+                return [names[position] for position in positions] if isinstance(names, list) else names
+            case Concatenated(composite=None) | MethodOutput() | Step(estimator=TranslatedPipeline()):
+                return "array"
             case Concatenated(composite=estimator) | Step(estimator=estimator):
+                # Only these classes of scikit-learn know ``set_output``; others return what an inner step does.
+                if "transform" not in getattr(estimator, "_sklearn_auto_wrap_output_keys", ()):
+                    return "unknown"
                 if gives_table(estimator):
                     return [str(name) for name in estimator.get_feature_names_out()]
-                if type(estimator).__module__.startswith("sklearn.") and not isinstance(estimator, FunctionTransformer):
-                    return None
-            case Weighted():
-                return None
-        raise UnsupportedEstimator(
-            f"step {step.name!r} ({step.estimator_name}) reads columns by name, and what it is given does not tell "
-            "whether it has names, and which. Translate a pipeline that was fitted on an array, or the whole pipeline "
-            "with the steps before."
-        )
-
-    def _host_columns(self, step: Step, net: TranslatedPipeline, columns: list[GraphColumn]) -> list[GraphColumn]:
-        """The columns that steps on the host compute inside of the translation, from its raw rows."""
-        if net.hosts and [column.raw for column in columns] != [*range(net.encoder.width)]:
-            raise UnsupportedEstimator(
-                f"step {step.name!r} ({step.estimator_name}) keeps step {net.hosts[0].name!r} on the host, and takes "
-                "the columns in another order than the estimators around it; fit all on the same table."
-            )
-        return [column for host in net.hosts for column in self._host_steps.again(host, step)]
+                known = type(estimator).__module__.startswith("sklearn.")
+                return "array" if known and not isinstance(estimator, FunctionTransformer) else "unknown"
+        return "unknown"
 
     def _category(self, step: Step, category: CategoryColumn, column: GraphColumn) -> CategoryColumn:
         """A category column of the translation as one of the program around it."""
@@ -179,7 +164,7 @@ class InnerTranslations:
 
 
 def gives_table(estimator: Any) -> bool:
-    """Whether a transformer of scikit-learn was told to return a table (``set_output``)."""
+    """Whether a transformer that knows ``set_output`` returns a table."""
     config = getattr(estimator, "_sklearn_output_config", {})
     return config.get("transform", get_config()["transform_output"]) in ("pandas", "polars")
 

@@ -70,8 +70,7 @@ class RowEncoder:
     flat: bool = False  # whether rows are a sequence with one text, label, dict or list of tokens each, not a table
     # what the entries are that a sparse matrix leaves out: 0, missing, or (as steps of the source disagree) rejected
     unstored: Literal["zero", "missing", "rejected"] = "zero"
-    # whether rows without names are rejected, because the source would read them otherwise: numbers as codes of
-    # categories, columns by position
+    # whether rows without names are rejected, because the source would read their numbers as category codes
     needs_names: bool = False
     # whether a table whose columns are all sparse is rejected like a sparse matrix
     rejects_sparse_columns: bool = False
@@ -406,8 +405,8 @@ class RowEncoder:
         """The labels of the wanted columns in a table; None if the columns are in fitted order."""
         if self.needs_names and self.names is not None and not named:
             raise BadInput(
-                "got rows without names; the model was fitted on a table, and would read the columns of an array "
-                f"otherwise. Give a DataFrame with the columns {quote_names(self.names)}."
+                "got rows without names; the model was fitted on a table, and would read numbers in an array as "
+                f"category codes. Give a DataFrame with the columns {quote_names(self.names)}."
             )
         if self.names is None or not named:
             if frame.shape[1] != self.width:

@@ -137,11 +137,11 @@ class FullModelStep:
     def run(self, tasks: Sequence[Task]) -> Sequence[Outputs]:
         """The outputs of each task, with the rows that the small model predicted."""
         parts = _split(self._stage.run(_joined(tasks, self._stage.encode)).predictions, tasks)
-        return [
-            self.of_probabilities(task.methods, task.unsure.filled(part))
-            for task, part in zip(tasks, parts, strict=True)
-            if task.unsure is not None  # which ``task`` has made
-        ]
+        outputs = []
+        for task, part in zip(tasks, parts, strict=True):
+            assert task.unsure is not None  # ``task`` has made it
+            outputs.append(self.of_probabilities(task.methods, task.unsure.filled(part)))
+        return outputs
 
     def of_probabilities(self, methods: Sequence[str], probabilities: Any) -> Outputs:
         """The output of each of ``SmallModelStep.methods``, from probabilities ``[B, classes]``."""

@@ -104,11 +104,11 @@ def prepare_joint_training(net: TranslatedPipeline, calibration: CalibrationRows
     soften(net, calibration)
     check_trainable(net)
     with torch.enable_grad():
-        scores = net.program(*net.encoder.zeros(2))
+        scores = net.program(*(block.to(net.device()) for block in net.encoder.zeros(2)))
     if not scores.requires_grad:
         raise BadInput(
-            "no gradient of the scores reaches a parameter: a step without one comes after all that are trainable, "
-            "such as nearest neighbours that were compiled before they were put into this pipeline"
+            "no gradient of the scores reaches a parameter, as a step behind all trainable ones has none, such as "
+            "compiled nearest neighbours; leave out recipe= and joint=, which trains a residual model instead"
         )
     net.finish_softening()
     rescale_probabilities(net)
