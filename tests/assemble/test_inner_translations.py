@@ -164,21 +164,53 @@ def other_orders() -> dict[str, Any]:
     tuned = FrozenEstimator(WindTunnelClassifier(LogisticRegression(), recipe=RECIPE).fit(numbers, label))
     turned = numbers[["b", "a"]]
     plain = ("plain", FrozenEstimator(LogisticRegression().fit(turned, label)))
+    fitted_alone = ("alone", LogisticRegression())
+    function = FunctionTransformer(np.abs).set_output(transform="pandas")
     table = make_column_transformer((StandardScaler(), ["b", "a"]), verbose_feature_names_out=False)
     scaler = make_pipeline(StandardScaler()).set_output(transform="pandas").fit(turned)
     return {
         "bagging": BaggingClassifier(frozen, n_estimators=2).fit(turned, label),
         "vote": VotingClassifier([("net", frozen), plain]).fit(turned, label),
+        "vote whose names are those of the translation": VotingClassifier([fitted_alone, ("net", frozen)]).fit(
+            turned, Y3
+        ),
+        "stack": StackingClassifier([("net", frozen)], cv=2, passthrough=True).fit(turned, Y3),
+        "function": make_pipeline(function, frozen).fit(numbers, Y3),
         "vote of a tuned one": VotingClassifier([("net", tuned), plain]).fit(turned, label),
         "table": make_pipeline(table.set_output(transform="pandas"), frozen).fit(numbers, label),
         "frozen table": make_pipeline(FrozenEstimator(scaler), frozen).fit(turned, label),
     }
 
 
-@pytest.mark.parametrize("name", ["bagging", "vote", "vote of a tuned one", "table", "frozen table"])
-def test_columns_in_another_order_are_rejected(name: str) -> None:
-    with pytest.raises(UnsupportedEstimator, match="in the same order|does not tell whether it has names"):
-        windtunnel.compile(other_orders()[name])
+def test_columns_in_another_order_are_rejected() -> None:
+    for name, model in other_orders().items():
+        with pytest.raises(UnsupportedEstimator, match=r"in\s+the same order|does not tell whether it has names"):
+            windtunnel.compile(model)
+            pytest.fail(f"{name} is compiled")
+
+
+def test_names_that_are_no_texts_are_rejected_as_the_source_does_not_check_them() -> None:
+    numbers = X[["a", "b"]].fillna(0).set_axis([3, 1], axis=1)
+    tuned = WindTunnelClassifier(LGBMClassifier(n_estimators=8, verbose=-1), recipe=RECIPE).fit(numbers, Y)
+    with pytest.raises(UnsupportedEstimator, match="does not tell whether it has names"):
+        windtunnel.compile(CalibratedClassifierCV(FrozenEstimator(tuned)).fit(numbers, Y))
+
+
+def test_a_translation_with_a_residual_model_behind_steps_is_explained_refreshed_and_tuned() -> None:
+    numbers = X[["a", "b"]].fillna(0)
+    inner = WindTunnelClassifier(LGBMClassifier(n_estimators=8, verbose=-1), recipe=RECIPE)
+    whole = make_pipeline(StandardScaler(), inner).fit(numbers[TRAIN], Y[TRAIN])
+    assert inner.history_.kept.name != "translation"
+    for change in ({"joint": True}, {"recipe": "joint"}, {}):
+        net = windtunnel.translate(whole, calibrate=numbers[TRAIN])
+        explained = net.explain(numbers[TEST][:3])
+        scores = whole.decision_function(numbers[TEST][:3])
+        np.testing.assert_allclose(explained.base + explained.values.sum(axis=1), scores[:, None], rtol=1e-6)
+        net.fit((numbers[TRAIN], Y[TRAIN]), (numbers[TEST], Y[TEST]), epochs=1, max_steps=10, **change)
+        net.refresh((numbers, Y))
+    raw = FixedThresholdClassifier(FrozenEstimator(inner), threshold=0.4, pos_label="yes").fit(numbers, Y)
+    net = windtunnel.translate(raw, calibrate=numbers[TRAIN])
+    net.fit((numbers[TRAIN], Y[TRAIN]), (numbers[TEST], Y[TEST]), epochs=1, max_steps=10, joint=True)
 
 
 def test_a_translation_behind_steps_that_rename_columns() -> None:

@@ -67,7 +67,7 @@ class Assembly:
         self._categories = Categories(self._builder, self.sample)
         self._context = Context(graph, self._builder, conversions, composites, self._categories, self._columns)
         self._host_steps = HostSteps(self._builder, self.untranslated, self.sample)
-        self._inner_translations = InnerTranslations(self._builder, self._host_steps)
+        self._inner_translations = InnerTranslations(self._context, self._host_steps)
         self._predictors = Predictors(self._context, self._inner_translations)
         self._methods = MethodColumns(self._context, self._predictors)
         self._assembled: dict[Expression | tuple[Expression, str], list[GraphColumn]] = {}

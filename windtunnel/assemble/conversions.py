@@ -55,6 +55,13 @@ class Conversions:
             self._cached[step] = conversion
         return self._cached[step]
 
+    def is_composite(self, step: Step) -> bool:
+        """Whether the estimator of a step is made of others."""
+        try:
+            return isinstance(self.of_step(step), Composite)
+        except UnsupportedEstimator:  # a step that stays on the host
+            return False
+
     def get(self, expression: Expression) -> Any:
         """The conversion of a step if it was converted, else None."""
         return self._cached.get(expression) if isinstance(expression, Step) else None

@@ -9,17 +9,20 @@ from typing import Any, Literal
 
 import torch
 from sklearn import get_config
+from sklearn.compose import ColumnTransformer
 from sklearn.preprocessing import FunctionTransformer
 
+from windtunnel.assemble.context import Context
 from windtunnel.assemble.edge_cases.sparsity import gives_sparse
 from windtunnel.assemble.graph_column import GraphColumn, Place, Rejected
 from windtunnel.assemble.host_steps import HostSteps
-from windtunnel.assemble.program_builder import ProgramBuilder
 from windtunnel.encode import CategoryColumn
 from windtunnel.encode.columns import quote_names
 from windtunnel.errors import UnsupportedEstimator
 from windtunnel.modules.base import Module
-from windtunnel.pipeline.expressions import Columns, Concatenated, Expression, MethodOutput, Raw, Step
+from windtunnel.pipeline.expressions import Columns, Concatenated, Expression, MethodOutput, Raw, Step, Weighted
+from windtunnel.pipeline.fitted_columns import fitted_columns
+from windtunnel.program.installed_residuals import InstalledResiduals
 from windtunnel.program.program import IDS, NUMBERS, Program, ProgramStep, slot_of
 from windtunnel.program.translated import TranslatedPipeline
 
@@ -45,9 +48,9 @@ class InnerProgram:
 class InnerTranslations:
     """Adds copies of the programs of translations, trained or not."""
 
-    def __init__(self, builder: ProgramBuilder, host_steps: HostSteps) -> None:
-        self._builder = builder
-        self._host_steps = host_steps
+    def __init__(self, context: Context, host_steps: HostSteps) -> None:
+        self._context, self._builder, self._host_steps = context, context.builder, host_steps
+        self._readers_are_checked = False
 
     def add(self, step: Step, net: TranslatedPipeline, columns: list[GraphColumn]) -> InnerProgram:
         """The steps of a translation that reads these columns.
@@ -58,6 +61,9 @@ class InnerTranslations:
             A translation whose outputs would differ here: of another dtype, on a fixed engine, over sparse matrices
             whose zeros it takes for missing, over categories or host steps behind other steps.
         """
+        if not self._readers_are_checked:
+            self._readers_are_checked = True
+            _check_first_readers(self._context)
         self._check(step, net)
         self._check_columns(step, net, columns)
         columns = [*columns, *(column for host in net.hosts for column in self._host_steps.of_translation(host, step))]
@@ -116,7 +122,9 @@ class InnerTranslations:
         if len(columns) != net.encoder.width:
             raise UnsupportedEstimator(f"{where} reads {net.encoder.width} columns, and is given {len(columns)}.")
         given_names = "array" if names is None else self._names(step.inputs)
-        if given_names == "unknown" and step.estimator is net:
+        # Names that are no texts are not checked.
+        checks_names = step.estimator is not net and hasattr(step.estimator, "feature_names_in_")
+        if given_names == "unknown" and not checks_names:
             raise UnsupportedEstimator(
                 f"{where} reads columns by name, and what it is given does not tell whether it has names, and which. "
                 "Translate a pipeline that was fitted on an array, or the whole pipeline with the steps before."
@@ -163,16 +171,66 @@ class InnerTranslations:
         return replace(category, column=column.raw, **rejected)
 
 
+def _check_first_readers(context: Context) -> None:
+    """Reject a translation that takes raw columns by name beside an estimator that was fitted on other names, or none.
+
+    Votes, stacks and unions of scikit-learn take their names from one of their members, and check none.
+    """
+    readers = [reader for step in context.composites.steps(context.graph) for reader in _first_readers(step, context)]
+    for net in readers:
+        if isinstance(net, TranslatedPipeline) and net.encoder.names is not None:
+            for other in readers:
+                if (names := _names_of(other)) != net.encoder.names:
+                    fitted_on = "an array" if names is None else quote_names(names)
+                    beside = "passthrough" if isinstance(other, Raw) else type(other).__name__
+                    raise UnsupportedEstimator(
+                        f"a translation was fitted on the columns {quote_names(net.encoder.names)}, and "
+                        f"{beside} beside it on {fitted_on}; fit all on tables with the same columns, in "
+                        "the same order."
+                    )
+
+
+def _first_readers(expression: Expression, context: Context) -> list[Any]:
+    """The fitted estimators that read the raw rows first, but for those that are made of others."""
+    match expression:
+        case Step(inputs=Raw(), estimator=estimator):
+            return [] if context.conversions.is_composite(expression) else [estimator]
+        case Concatenated(composite=ColumnTransformer() as columns, inputs=Raw()):
+            return [columns]
+        case Concatenated(parts=parts):  # raw columns among them are taken by position
+            return [
+                reader
+                for part in parts
+                for reader in ([part] if isinstance(part, Raw) else _first_readers(part, context))
+            ]
+        case Step(inputs=inputs) | Columns(inputs=inputs) | Weighted(inputs=inputs):
+            return _first_readers(inputs, context)
+    return []
+
+
+def _names_of(reader: Any) -> list[str] | None:
+    if isinstance(reader, Raw):
+        return None
+    try:
+        return fitted_columns(reader)[0]
+    except UnsupportedEstimator:  # a step of a user that knows no columns
+        return None
+
+
 def gives_table(estimator: Any) -> bool:
     """Whether a transformer that knows ``set_output`` returns a table."""
     config = getattr(estimator, "_sklearn_output_config", {})
+    if not hasattr(estimator, "get_feature_names_out"):
+        return False
     return config.get("transform", get_config()["transform_output"]) in ("pandas", "polars")
 
 
 def _trainable_copy(net: TranslatedPipeline) -> Program:
-    """A copy of the program, whose parameters may be trained as the level of the translation says."""
+    """A copy of the program; of exact steps the parameters that the level of the translation names may be trained."""
     program = deepcopy(net.program).cpu()
     if net.softening is not None and net.softening_pending:
-        for name in net.softening.trainable:
-            program.get_parameter(name).requires_grad_()
+        for name, parameter in program.named_parameters():
+            parameter.requires_grad_(name in net.softening.trainable)
+    for step in program.steps[InstalledResiduals.of(program).pipeline + 1 :]:
+        step.requires_grad_(False)  # a later fit replaces residual models
     return program

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from windtunnel.modules.linear.residual_model import ResidualModel, ResidualSum
-from windtunnel.program.program import Program, position_of
+from windtunnel.modules.tables.cell_statistics import CellStatistics
+from windtunnel.program.program import IDS, NUMBERS, Program, position_of
 from windtunnel.program.score_methods import program_before
 
 
@@ -40,7 +41,8 @@ class InstalledResiduals:
        that with ``weight`` times the pipeline's scores,
     3. the residual model, and the sum of its scores with those before.
 
-    The second and the third part are missing where ``fit`` kept none. ``trainers.residual.installation`` appends them.
+    The second and the third part are missing where ``fit`` kept none. Those of a translation behind other steps belong
+    to the first part. ``trainers.residual.installation`` appends them.
     """
 
     pipeline: int  # the position of the step that gives the pipeline's scores
@@ -53,9 +55,15 @@ class InstalledResiduals:
         steps: Any = program.steps
         boosted, residual, last = None, None, len(steps) - 1
         if isinstance(steps[last].module, ResidualSum) and isinstance(steps[_added(steps[last])].module, ResidualModel):
+            if not _reads_rows(steps[_added(steps[last])]):
+                return cls(last, None, None)
             residual, last = _added(steps[last]), _summand(steps[last])
         if isinstance(steps[last].module, ResidualSum):
-            boosted, last = BoostedSteps.of(steps[last], steps), _summand(steps[last])
+            boosted = BoostedSteps.of(steps[last], steps)
+            statistics = steps[boosted.statistics]
+            if not isinstance(statistics.module, CellStatistics) or not _reads_rows(statistics):
+                return cls(last, None, residual)
+            last = _summand(steps[last])
         return cls(last, boosted, residual)
 
     def __bool__(self) -> bool:
@@ -66,6 +74,11 @@ class InstalledResiduals:
     def pipeline_weight(self) -> float:
         """The weight of the pipeline's scores in the raw scores."""
         return 1.0 if self.boosted is None else self.boosted.weight
+
+
+def _reads_rows(step: Any) -> bool:
+    """Whether a step reads encoded rows; those of a translation behind other steps read what these compute."""
+    return all(take.slot in (NUMBERS, IDS) for take in step.takes)
 
 
 def _summand(step: Any) -> int:
