@@ -6,8 +6,6 @@ from copy import deepcopy
 from dataclasses import dataclass, replace
 from typing import Self
 
-import torch
-
 from windtunnel.errors import BadInput
 from windtunnel.objectives.metrics import Metric
 from windtunnel.program.records.fidelity import CalibrationRows
@@ -103,13 +101,6 @@ def prepare_joint_training(net: TranslatedPipeline, calibration: CalibrationRows
     """
     soften(net, calibration)
     check_trainable(net)
-    with torch.enable_grad():
-        scores = net.program(*(block.to(net.device()) for block in net.encoder.zeros(2)))
-    if not scores.requires_grad:
-        raise BadInput(
-            "no gradient of the scores reaches a parameter, as a step behind all trainable ones has none, such as "
-            "compiled nearest neighbours; leave out recipe= and joint=, which trains a residual model instead"
-        )
     net.finish_softening()
     rescale_probabilities(net)
 

@@ -58,6 +58,11 @@ class FineTuning(pl.LightningModule):
     def training_step(self, batch: Any, index: int) -> Tensor:
         """The loss of a batch ``(rows, target)`` or ``(rows, target, weight)``."""
         loss, _ = self._loss(batch)
+        if not loss.requires_grad:
+            raise BadInput(
+                "no gradient of the scores reaches a parameter, as a step behind all trainable ones has none, such as "
+                "compiled nearest neighbours; leave out recipe= and joint=, which trains a residual model instead"
+            )
         self._add("train_loss", loss, batch)
         # Gradients are averaged over the processes, whose weights may differ.
         return loss * process_weight(batch[2]) if len(batch) == 3 and world() > 1 else loss
