@@ -15,7 +15,6 @@ from mlflow.types.schema import AnyType, ColSpec, Schema
 
 from windtunnel.api.load import load
 from windtunnel.api.translation import Translation
-from windtunnel.assemble import translation_in
 from windtunnel.errors import BadInput
 from windtunnel.experiment.files import predict_frame
 
@@ -85,6 +84,8 @@ def _load_pyfunc(path: str) -> TablePredictor:
 
 
 def _translation(model: Any) -> Any:
+    from windtunnel.assemble import translation_in  # not at the top: to load a model needs no converters
+
     if (net := translation_in(model)) is None:
         raise BadInput(
             f"MLflow is given a {type(model).__name__}; give a translation, or a fitted WindTunnelClassifier or "

@@ -60,8 +60,8 @@ def cascade(
         The full model, such as a fine-tuned translation of ``pipeline``; by default the compiled pipeline.
     accuracy_loss : float
         How much lower than that of the full model the metric may be, with 95 % confidence. The fewer validation rows,
-        the fewer rows the small model predicts. If it may predict none, the full model predicts all rows, and the
-        report says so.
+        the fewer rows the small model predicts. If it may predict none, the full model predicts all rows, as the
+        report then tells.
     metric : str
         "accuracy", or for two classes "auc". Accuracy tells nothing about the order of rows: where a class is rare,
         give "auc".

@@ -61,13 +61,10 @@ class Composites:
         """The steps of an expression, with those inside of composites, and those that translations keep on the host."""
         for step in steps_of(expression):
             yield step
-            try:
-                conversion = self._conversions.of_step(step)
-            except UnsupportedEstimator:  # a step that stays on the host
-                continue
+            conversion = self._conversions.find(step)
             if isinstance(conversion, TranslatedPipeline):
                 yield from (host.within(step.name).step for host in conversion.hosts)
-            if isinstance(conversion, Composite):
+            elif isinstance(conversion, Composite):
                 for composite in (conversion, *conversion.methods.values()):
                     estimator = not isinstance(composite.then, Predictor | Module)
                     inner = self.then(step, composite) if estimator else self.parts(step, composite)

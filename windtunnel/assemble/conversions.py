@@ -55,12 +55,12 @@ class Conversions:
             self._cached[step] = conversion
         return self._cached[step]
 
-    def is_composite(self, step: Step) -> bool:
-        """Whether the estimator of a step is made of others."""
+    def find(self, step: Step) -> Any:
+        """The conversion of a step; None for a step without one, which stays on the host."""
         try:
-            return isinstance(self.of_step(step), Composite)
-        except UnsupportedEstimator:  # a step that stays on the host
-            return False
+            return self.of_step(step)
+        except UnsupportedEstimator:
+            return None
 
     def get(self, expression: Expression) -> Any:
         """The conversion of a step if it was converted, else None."""

@@ -10,9 +10,19 @@ from typing import Any
 
 from windtunnel.assemble.edge_cases.imputed_thresholds import ImputedValue
 from windtunnel.errors import UnsupportedEstimator
+from windtunnel.modules.base import Module
 
 Place = tuple[int, int]
 """A slot of the program and a column of its output."""
+
+
+@dataclass(frozen=True)
+class PlacedModule:
+    """A module, the places of its input columns, and the kinds of values that its source rejects there."""
+
+    module: Module
+    places: list[Place]
+    rejects: tuple[str, ...] = ()
 
 
 class Rejected(IntEnum):

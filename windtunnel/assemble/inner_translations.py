@@ -5,35 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any
 
 import torch
-from sklearn import get_config
-from sklearn.compose import ColumnTransformer
-from sklearn.preprocessing import FunctionTransformer
 
 from windtunnel.assemble.context import Context
 from windtunnel.assemble.edge_cases.sparsity import gives_sparse
-from windtunnel.assemble.graph_column import GraphColumn, Place, Rejected
+from windtunnel.assemble.edge_cases.translation_columns import check_columns, check_first_readers
+from windtunnel.assemble.graph_column import GraphColumn, Place, PlacedModule, Rejected
 from windtunnel.assemble.host_steps import HostSteps
 from windtunnel.encode import CategoryColumn
-from windtunnel.encode.columns import quote_names
 from windtunnel.errors import UnsupportedEstimator
-from windtunnel.modules.base import Module
-from windtunnel.pipeline.expressions import Columns, Concatenated, Expression, MethodOutput, Raw, Step, Weighted
-from windtunnel.pipeline.fitted_columns import fitted_columns
+from windtunnel.pipeline.expressions import Raw, Step
 from windtunnel.program.installed_residuals import InstalledResiduals
 from windtunnel.program.program import IDS, NUMBERS, Program, ProgramStep, slot_of
 from windtunnel.program.translated import TranslatedPipeline
-
-
-@dataclass(frozen=True)
-class PlacedModule:
-    """A module, the places of its input columns, and the kinds of values that its source rejects there."""
-
-    module: Module
-    places: list[Place]
-    rejects: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -42,7 +28,7 @@ class InnerProgram:
 
     slot: int  # the slot of its raw scores, or of the columns of a transformer
     count: int  # the number of these
-    methods: Mapping[str, PlacedModule]  # the methods that have a step of their own
+    methods: Mapping[str, PlacedModule]  # the methods whose output a step of the program computes
 
 
 class InnerTranslations:
@@ -63,9 +49,9 @@ class InnerTranslations:
         """
         if not self._readers_are_checked:
             self._readers_are_checked = True
-            _check_first_readers(self._context)
+            check_first_readers(self._context)
         self._check(step, net)
-        self._check_columns(step, net, columns)
+        check_columns(step, net, len(columns), self._builder.encoder.names)
         columns = [*columns, *(column for host in net.hosts for column in self._host_steps.of_translation(host, step))]
         encoder, program = net.encoder, _trainable_copy(net)
         numbers = self._builder.places(step.name, [columns[at] for at in encoder.numbers]) if encoder.numbers else []
@@ -113,48 +99,6 @@ class InnerTranslations:
         outer.rejects_sparse_columns |= encoder.rejects_sparse_columns
         outer.needs_names |= encoder.needs_names
 
-    def _check_columns(self, step: Step, net: TranslatedPipeline, columns: list[GraphColumn]) -> None:
-        """Reject columns in another order: a source may take them by name or, where it gets an array, by position.
-
-        ``WindTunnelClassifier`` and ``WindTunnelRegressor`` themselves reject a table with other names.
-        """
-        names, where = net.encoder.names, f"step {step.name!r} ({step.estimator_name})"
-        if len(columns) != net.encoder.width:
-            raise UnsupportedEstimator(f"{where} reads {net.encoder.width} columns, and is given {len(columns)}.")
-        given_names = "array" if names is None else self._names(step.inputs)
-        # Names that are no texts are not checked.
-        checks_names = step.estimator is not net and hasattr(step.estimator, "feature_names_in_")
-        if given_names == "unknown" and not checks_names:
-            raise UnsupportedEstimator(
-                f"{where} reads columns by name, and what it is given does not tell whether it has names, and which. "
-                "Translate a pipeline that was fitted on an array, or the whole pipeline with the steps before."
-            )
-        if isinstance(given_names, list) and given_names != names:
-            raise UnsupportedEstimator(
-                f"{where} was fitted on the columns {quote_names(names or [])}, and is given "
-                f"{quote_names(given_names)}; fit all on tables with the same columns, in the same order."
-            )
-
-    def _names(self, expression: Expression) -> list[str] | Literal["array", "unknown"]:
-        """The names of the columns of an expression; "array" if the source's steps give none."""
-        match expression:
-            case Raw():
-                return self._builder.encoder.names or "unknown"
-            case Columns(inputs=inputs, positions=positions):
-                names = self._names(inputs)
-                return [names[position] for position in positions] if isinstance(names, list) else names
-            case Concatenated(composite=None) | MethodOutput() | Step(estimator=TranslatedPipeline()):
-                return "array"
-            case Concatenated(composite=estimator) | Step(estimator=estimator):
-                # Only these classes of scikit-learn know ``set_output``; others return what an inner step does.
-                if "transform" not in getattr(estimator, "_sklearn_auto_wrap_output_keys", ()):
-                    return "unknown"
-                if gives_table(estimator):
-                    return [str(name) for name in estimator.get_feature_names_out()]
-                known = type(estimator).__module__.startswith("sklearn.")
-                return "array" if known and not isinstance(estimator, FunctionTransformer) else "unknown"
-        return "unknown"
-
     def _category(self, step: Step, category: CategoryColumn, column: GraphColumn) -> CategoryColumn:
         """A category column of the translation as one of the program around it."""
         if column.raw is None or column.recodings or column.vocabulary is not None:
@@ -169,60 +113,6 @@ class InnerTranslations:
             "rejects_fractions": category.rejects_fractions or Rejected.FRACTION in column.rejects,
         }
         return replace(category, column=column.raw, **rejected)
-
-
-def _check_first_readers(context: Context) -> None:
-    """Reject a translation that takes raw columns by name beside an estimator that was fitted on other names, or none.
-
-    Votes, stacks and unions of scikit-learn take their names from one of their members, and check none.
-    """
-    readers = [reader for step in context.composites.steps(context.graph) for reader in _first_readers(step, context)]
-    for net in readers:
-        if isinstance(net, TranslatedPipeline) and net.encoder.names is not None:
-            for other in readers:
-                if (names := _names_of(other)) != net.encoder.names:
-                    fitted_on = "an array" if names is None else quote_names(names)
-                    beside = "passthrough" if isinstance(other, Raw) else type(other).__name__
-                    raise UnsupportedEstimator(
-                        f"a translation was fitted on the columns {quote_names(net.encoder.names)}, and "
-                        f"{beside} beside it on {fitted_on}; fit all on tables with the same columns, in "
-                        "the same order."
-                    )
-
-
-def _first_readers(expression: Expression, context: Context) -> list[Any]:
-    """The fitted estimators that read the raw rows first, but for those that are made of others."""
-    match expression:
-        case Step(inputs=Raw(), estimator=estimator):
-            return [] if context.conversions.is_composite(expression) else [estimator]
-        case Concatenated(composite=ColumnTransformer() as columns, inputs=Raw()):
-            return [columns]
-        case Concatenated(parts=parts):  # raw columns among them are taken by position
-            return [
-                reader
-                for part in parts
-                for reader in ([part] if isinstance(part, Raw) else _first_readers(part, context))
-            ]
-        case Step(inputs=inputs) | Columns(inputs=inputs) | Weighted(inputs=inputs):
-            return _first_readers(inputs, context)
-    return []
-
-
-def _names_of(reader: Any) -> list[str] | None:
-    if isinstance(reader, Raw):
-        return None
-    try:
-        return fitted_columns(reader)[0]
-    except UnsupportedEstimator:  # a step of a user that knows no columns
-        return None
-
-
-def gives_table(estimator: Any) -> bool:
-    """Whether a transformer that knows ``set_output`` returns a table."""
-    config = getattr(estimator, "_sklearn_output_config", {})
-    if not hasattr(estimator, "get_feature_names_out"):
-        return False
-    return config.get("transform", get_config()["transform_output"]) in ("pandas", "polars")
 
 
 def _trainable_copy(net: TranslatedPipeline) -> Program:

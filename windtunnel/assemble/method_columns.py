@@ -66,8 +66,8 @@ class MethodColumns:
             return scored.places
         if method in scored.composite_methods:
             return self._composite_method(*scored.composite_methods[method])
-        if (own := scored.method_modules.get(method)) is not None:
-            return builder.method(step, own.module, own.places)
+        if (method_module := scored.method_modules.get(method)) is not None:
+            return builder.method(step, method_module.module, method_module.places)
         if method == "decision_function":
             return builder.run(step, [LinkOutput("identity", predictor.decision_scale)], scored.places)
         if method in ("predict", "predict_proba"):
@@ -89,8 +89,8 @@ class MethodColumns:
             )
         if "predict" in scored.composite_methods:
             position = self._composite_method(*scored.composite_methods["predict"])
-        elif (own := scored.method_modules.get("predict")) is not None:
-            position = builder.method(step, own.module, own.places)
+        elif (label_module := scored.method_modules.get("predict")) is not None:
+            position = builder.method(step, label_module.module, label_module.places)
         else:
             # A single class is always chosen: no score is at least NaN.
             single = LabelThreshold(torch.tensor(math.nan, dtype=torch.float64))

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from windtunnel.assemble.context import Context
-from windtunnel.assemble.inner_translations import PlacedModule
+from windtunnel.assemble.graph_column import PlacedModule
 from windtunnel.assemble.predictors import ScoredPredictor
 from windtunnel.modules.base import Module
 from windtunnel.modules.outputs.label_rules import LabelThreshold, ProbabilityThreshold
@@ -34,12 +34,12 @@ def predictor_methods(
         slot = builder.add(scored.step.name, scored.step.estimator_name, Identity(), scored.places)
         scored = replace(scored, slot=slot)
     trained = {id(parameter) for step in builder.steps for parameter in step.parameters()}
-    for method, own in scored.method_modules.items():
+    for method, method_module in scored.method_modules.items():
         if hasattr(pipeline, method):
             # A loss of the scores gives no gradient to parameters that the scores do not use.
-            for parameter in own.module.parameters():
+            for parameter in method_module.module.parameters():
                 parameter.requires_grad_(id(parameter) in trained)
-            modules.setdefault(method, own)
+            modules.setdefault(method, method_module)
     steps = {}
     for method, placed in modules.items():
         probes = placed.places is scored.inputs and not scored.predictor.reads.codes

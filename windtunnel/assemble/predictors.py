@@ -12,8 +12,8 @@ from windtunnel.assemble.context import Context
 from windtunnel.assemble.edge_cases.imputed_thresholds import align_imputed
 from windtunnel.assemble.edge_cases.rounded_thresholds import shift_rounded
 from windtunnel.assemble.edge_cases.sparsity import gives_sparse, stores_zeros
-from windtunnel.assemble.graph_column import GraphColumn, Place
-from windtunnel.assemble.inner_translations import InnerTranslations, PlacedModule
+from windtunnel.assemble.graph_column import GraphColumn, Place, PlacedModule
+from windtunnel.assemble.inner_translations import InnerTranslations
 from windtunnel.assemble.shared_loss import with_loss_of
 from windtunnel.errors import UnsupportedEstimator
 from windtunnel.modules.base import Module
@@ -40,7 +40,7 @@ class ScoredPredictor:
     composite_methods: Mapping[str, tuple[Step, Composite]] = field(default_factory=dict)
     """Methods that composites around the predictor replace: name -> the composite's step, and the method."""
     translated_methods: Mapping[str, PlacedModule] = field(default_factory=dict)
-    """Methods with a step of their own in the program of a translation inside of another estimator."""
+    """Of a translation inside of another estimator: the methods whose output a step of its program computes."""
 
     @property
     def places(self) -> list[Place]:
@@ -50,8 +50,9 @@ class ScoredPredictor:
     @property
     def method_modules(self) -> dict[str, PlacedModule]:
         """The modules of methods that do not follow from link and scores; those of composites are not among them."""
-        of_columns = {name: PlacedModule(each, self.inputs) for name, each in self.predictor.column_methods.items()}
-        of_scores = {name: PlacedModule(each, self.places) for name, each in self.predictor.methods.items()}
+        predictor, places = self.predictor, self.places
+        of_columns = {name: PlacedModule(module, self.inputs) for name, module in predictor.column_methods.items()}
+        of_scores = {name: PlacedModule(module, places) for name, module in predictor.methods.items()}
         return {**of_columns, **of_scores, **self.translated_methods}
 
 

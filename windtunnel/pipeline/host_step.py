@@ -39,7 +39,7 @@ class HostStep:
 
     def within(self, path: str) -> HostStep:
         """The same step of a pipeline that is itself the step at ``path`` of another one."""
-        return replace(self, step=replace(self.step, name=f"{path}.{self.name}"), _labels=[])
+        return replace(self, step=replace(self.step, name=f"{path}.{self.name}"))
 
     @property
     def name(self) -> str:

@@ -54,16 +54,12 @@ class InstalledResiduals:
         """Those of a program."""
         steps: Any = program.steps
         boosted, residual, last = None, None, len(steps) - 1
-        if isinstance(steps[last].module, ResidualSum) and isinstance(steps[_added(steps[last])].module, ResidualModel):
-            if not _reads_rows(steps[_added(steps[last])]):
-                return cls(last, None, None)
+        if isinstance(steps[last].module, ResidualSum) and _reads_rows(steps[_added(steps[last])], ResidualModel):
             residual, last = _added(steps[last]), _summand(steps[last])
         if isinstance(steps[last].module, ResidualSum):
-            boosted = BoostedSteps.of(steps[last], steps)
-            statistics = steps[boosted.statistics]
-            if not isinstance(statistics.module, CellStatistics) or not _reads_rows(statistics):
-                return cls(last, None, residual)
-            last = _summand(steps[last])
+            added = BoostedSteps.of(steps[last], steps)
+            if _reads_rows(steps[added.statistics], CellStatistics):
+                boosted, last = added, _summand(steps[last])
         return cls(last, boosted, residual)
 
     def __bool__(self) -> bool:
@@ -76,9 +72,9 @@ class InstalledResiduals:
         return 1.0 if self.boosted is None else self.boosted.weight
 
 
-def _reads_rows(step: Any) -> bool:
-    """Whether a step reads encoded rows; those of a translation behind other steps read what these compute."""
-    return all(take.slot in (NUMBERS, IDS) for take in step.takes)
+def _reads_rows(step: Any, module: type) -> bool:
+    """Whether a step has such a module and reads encoded rows; behind other steps it reads what these compute."""
+    return isinstance(step.module, module) and all(take.slot in (NUMBERS, IDS) for take in step.takes)
 
 
 def _summand(step: Any) -> int:

@@ -168,7 +168,9 @@ class Cascade:
             return self.whole.score(rows).predictions
         first = self._first(rows)
         unsure = self.unsure_rows(first)
-        return unsure.filled(self._second(rows, unsure.positions, first)) if len(unsure) else first.predictions
+        if not len(unsure):
+            return first.predictions
+        return unsure.filled(self._second(rows, unsure.positions, unsure.shared))
 
     def unsure_rows(self, first: StageOutput) -> UnsureRows:
         """The rows of an output of the small model that the full model has to predict."""
@@ -201,12 +203,12 @@ class Cascade:
             return WholeStage(self.small, self._method).run(rows)
         return stage.score(rows)
 
-    def _second(self, rows: Rows, positions: NDArray[np.intp], first: StageOutput) -> NDArray[np.float64]:
-        """The output of the full model for the rows at some positions."""
-        stage, unsure = self.stages[1], take_rows(rows, positions)
-        if first.shared.shape[1] == 0:
-            return self.whole.score(unsure).predictions
-        return stage.run(stage.encode(unsure, first.shared[positions])).predictions
+    def _second(self, rows: Rows, positions: NDArray[np.intp], shared: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The output of the full model for the rows at some positions, and the columns that it takes over for these."""
+        stage, selected = self.stages[1], take_rows(rows, positions)
+        if shared.shape[1] == 0:
+            return self.whole.score(selected).predictions
+        return stage.run(stage.encode(selected, shared)).predictions
 
     @property
     def _method(self) -> str:
@@ -240,7 +242,7 @@ class Cascade:
         guess = self._scores(first.predictions, label)
         ranked = min(len(guess), max(int(np.ceil(ck * k)), int(np.ceil(min_share * len(guess)))))
         best = np.sort(np.argpartition(-guess, ranked - 1)[:ranked])
-        scores = self._scores(self._second(rows, best, first), label)
+        scores = self._scores(self._second(rows, best, first.shared[best]), label)
         order = np.argsort(-scores, kind="stable")[:k]
         return TopK(best[order].astype(np.int64), scores[order], ranked)
 
