@@ -177,6 +177,7 @@ def find_hosts(graph: GraphData, host: Any, trusted: bool) -> list[HostStep]:
     from windtunnel.assemble.composites import all_steps
     from windtunnel.pipeline.fitted_columns import fitted_columns
 
+    found = {step.name: step for step in all_steps(host)}
     needed, encoder = ", ".join(f"{data.name!r} ({data.estimator})" for data in graph.hosts), graph.encoder
     # A custom transformer as the first step does not tell its columns; then these do.
     no_rows = np.empty((0, encoder.width))
@@ -186,7 +187,6 @@ def find_hosts(graph: GraphData, host: Any, trusted: bool) -> list[HostStep]:
             f"host= was fitted on other columns than the pipeline that was translated "
             f"({encoder.width} columns: {', '.join((encoder.names or ['without names'])[:12])}); give that one."
         )
-    found = {step.name: step for step in all_steps(host)}
     steps = []
     for data in graph.hosts:
         step = found.get(data.name)

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from windtunnel.trainers.data.encoded_rows import EncodedRows, LazilyEncodedRows
+from windtunnel.trainers.data.row_hashes import hash_rows
 
 LEAST_EXCESS = 0.1
 """How much more validation rows than training rows must be equal to a training row."""
@@ -34,9 +35,7 @@ def shared_fraction(train: EncodedRows, valid: EncodedRows) -> float | None:
 
 def _hashes(rows: EncodedRows, target: Tensor) -> NDArray[np.uint64]:
     """A hash of each row of a weight above 0 and its target."""
-    total = np.zeros(len(target), np.uint64)
-    for block in (rows.rows.numbers, rows.rows.ids, target.reshape(len(target), -1)):
-        for column in block.t():
-            # 0.0 and -0.0 are equal; 31 keeps the order of the columns.
-            total = total * np.uint64(31) + pd.util.hash_array(column.double().numpy(force=True) + 0.0)
-    return total if rows.weight is None else total[rows.weight.numpy(force=True) > 0]
+    blocks = (rows.rows.numbers, rows.rows.ids, target.reshape(len(target), -1))
+    # Types may differ between training and validation rows; 0.0 and -0.0 are equal.
+    hashes = hash_rows(*(column.double().numpy(force=True) + 0.0 for block in blocks for column in block.t()))
+    return hashes if rows.weight is None else hashes[rows.weight.numpy(force=True) > 0]

@@ -21,7 +21,7 @@ from windtunnel.program.program import Program
 from windtunnel.program.score_methods import score_rules
 from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.trainers.data.labelled_rows import Targets
-from windtunnel.trainers.processes import sum_processes
+from windtunnel.trainers.loop.running_mean import RunningMean
 from windtunnel.trainers.recipe import Recipe
 
 
@@ -30,6 +30,37 @@ class Evaluation(NamedTuple):
 
     loss: float
     metric: float
+
+
+class RunningEvaluation:
+    """The mean loss and the metric over batches of rows, and over all processes.
+
+    Without a loss, the mean loss is NaN.
+    """
+
+    def __init__(self, metric: Metric, loss: Loss | None) -> None:
+        self._metric, self._loss, self._mean_loss = metric, loss, RunningMean()
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget all batches."""
+        self._mean_loss.reset()
+        self._metric.reset()
+
+    def add(self, scores: Tensor, targets: Targets, output: Tensor | None = None) -> None:
+        """Add a batch: raw scores ``[B, K]``, its targets, and the output of the method that the metric needs."""
+        if targets.weight is not None and not targets.weight.any():
+            return  # no row counts, and a custom loss may be NaN
+        if self._loss is not None:
+            self._mean_loss.add(self._loss(scores, *targets), targets)
+        self._metric.update(scores, *targets, output=output)
+
+    def compute(self) -> Evaluation:
+        """The mean loss and the metric; raises ``BadInput`` where there is a loss and no row has a weight above 0."""
+        loss = math.nan if self._loss is None else self._mean_loss.compute()
+        if loss is None:
+            raise BadInput("the weights of the validation rows are all 0; give at least one row a weight above 0")
+        return Evaluation(loss, loss if self._metric.name == "loss" else self._metric.compute())
 
 
 @dataclass(frozen=True)
@@ -72,28 +103,13 @@ class Evaluator:
         ``metric.method``, if a program step computes it. The loader yields encoded ``(rows, target)`` or
         ``(rows, target, weight)``. Without ``with_loss`` the loss is NaN and not computed: a custom one may be slow.
         """
-        self.metric.reset()
-        total: Tensor | float = 0.0
-        count: Tensor | float = 0
+        running = RunningEvaluation(self.metric, self.loss if with_loss else None)
         with torch.no_grad():
-            for rows, *labels in loader:
-                targets = Targets(*labels)
-                if targets.weight is not None and not targets.weight.any():
-                    continue  # no row counts, and a custom loss may be NaN
-                scores = score(*rows)
-                self.metric.update(scores, *targets, output=None if output is None else output(*rows))
-                if with_loss:
-                    size = len(targets.target) if targets.weight is None else float(targets.weight.sum())
-                    total, count = total + float(self.loss(scores, *targets)) * size, count + size
-        mean = math.nan
-        if with_loss:
-            total, count = sum_processes(total, count)
-            if not count:
-                raise BadInput("the weights of the validation rows are all 0; give at least one row a weight above 0")
-            mean = float(total / count)
-        value = mean if self.metric.name == "loss" else self.metric.compute()
-        self.metric.reset()
-        return Evaluation(mean, value)
+            for rows, *targets in loader:
+                running.add(score(*rows), Targets(*targets), None if output is None else output(*rows))
+        evaluation = running.compute()
+        running.reset()
+        return evaluation
 
     def evaluate_scores(self, scores: Tensor, targets: Targets, *, with_loss: bool = True) -> Evaluation:
         """The mean loss, and the metric, of raw scores ``[N, K]``."""

@@ -17,11 +17,14 @@ from torch.optim.lr_scheduler import LambdaLR
 from windtunnel.errors import BadInput
 from windtunnel.modules.base import Module
 from windtunnel.objectives.losses import loss_for
+from windtunnel.trainers.data.labelled_rows import LabelledRows
 from windtunnel.trainers.loop.compiled import check_accumulation, check_tables, compiled, explained
+from windtunnel.trainers.loop.evaluation import RunningEvaluation
+from windtunnel.trainers.loop.running_mean import RunningMean
 from windtunnel.trainers.loop.trained_net import TrainedNet
 from windtunnel.trainers.optimizers.row_adam import RowAdam
 from windtunnel.trainers.optimizers.visited_rows import VisitedRows
-from windtunnel.trainers.processes import check_equal_weights, gather, process_weight, rank, sum_processes, world
+from windtunnel.trainers.processes import check_equal_weights, gather, process_weight, rank, world
 from windtunnel.trainers.recipe import Recipe
 
 
@@ -41,7 +44,8 @@ class FineTuning(pl.LightningModule):
             check_tables(recipe.compile, self.tables)
         self.loss = loss_for(recipe.loss, trained.head)
         self.save_hyperparameters(recipe.facts())
-        self._sums: dict[str, tuple[Tensor | float, float]] = {}
+        self._train_loss = RunningMean()
+        self._validation = RunningEvaluation(self.metric, self.loss)
         self._compiled: Callable[[Tensor, Tensor], Tensor] | None = None
 
     def setup(self, stage: str) -> None:
@@ -57,15 +61,18 @@ class FineTuning(pl.LightningModule):
 
     def training_step(self, batch: Any, index: int) -> Tensor:
         """The loss of a batch ``(rows, target)`` or ``(rows, target, weight)``."""
-        loss, _ = self._loss(batch)
+        labelled = LabelledRows.of(batch)
+        targets = labelled.targets
+        loss = self.loss((self._compiled or self.net)(*labelled.rows), *targets)
         if not loss.requires_grad:
             raise BadInput(
                 "no gradient of the scores reaches a parameter, as a step behind all trainable ones has none, such as "
                 "compiled nearest neighbours; leave out recipe= and joint=, which trains a residual model instead"
             )
-        self._add("train_loss", loss, batch)
+        # ``self.log`` would take as long as a small training step.
+        self._train_loss.add(loss, targets)
         # Gradients are averaged over the processes, whose weights may differ.
-        return loss * process_weight(batch[2]) if len(batch) == 3 and world() > 1 else loss
+        return loss if targets.weight is None or world() == 1 else loss * process_weight(targets.weight)
 
     def backward(self, loss: Tensor, *args: Any, **kwargs: Any) -> None:
         """Compute the gradients of the loss divided by the scale of the gradients.
@@ -79,39 +86,38 @@ class FineTuning(pl.LightningModule):
 
     def validation_step(self, batch: Any, index: int) -> None:
         """Add a batch to the validation loss and metric, without autocast."""
-        if len(batch) == 3 and not batch[2].any():
-            return  # no row counts, and a custom loss may be NaN
+        labelled = LabelledRows.of(batch)
         with torch.autocast(self.device.type, enabled=False):
-            loss, scores = self._loss(batch)
-            self._add("val_loss", loss, batch)
             output = None
             if self.metric.method is not None:
                 assert self._trained.program is not None  # only a translation has a metric with a method
-                output = self._trained.program.output(self.metric.method, *batch[0])
-            self.metric.update(scores, *batch[1:], output=output)
+                output = self._trained.program.output(self.metric.method, *labelled.rows)
+            self._validation.add(self.net(*labelled.rows), labelled.targets, output)
 
     def on_train_epoch_end(self) -> None:
         """Log the mean loss of the epoch."""
-        self._log_value("train_loss", self._pop("train_loss"))
+        loss = self._train_loss.compute()
+        self._log_value("train_loss", math.nan if loss is None else loss)
+        self._train_loss.reset()
 
     def on_validation_epoch_start(self) -> None:
         """Reset loss and metric, of which an interrupted epoch may have left sums."""
-        self._sums.pop("val_loss", None)
-        self.metric.reset()
+        self._validation.reset()
 
     def on_validation_epoch_end(self) -> None:
         """Log the mean loss and the metric over all validation rows."""
-        self._log_value("val_loss", self._pop("val_loss"))
+        loss, metric = self._validation.compute()
+        self._log_value("val_loss", loss)
         if self.metric.name != "loss":
-            self._log_value(f"val_{self.metric.name}", self.metric.compute())
+            self._log_value(f"val_{self.metric.name}", metric)
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Add the visited rows of tables, and the sums of an unfinished epoch's losses in each process."""
+        """Add the visited rows of tables, and the sums of an unfinished epoch's training loss in each process."""
         checkpoint["tables"] = {name: visited.state_dict() for name, visited in self.tables.items()}
-        checkpoint["sums"] = gather({name: [*map(float, pair)] for name, pair in self._sums.items()})
+        checkpoint["train_loss"] = gather(self._train_loss.state_dict())
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Restore the visited rows of tables, and the sums of an unfinished epoch's losses.
+        """Restore the visited rows of tables, and the sums of an unfinished epoch's training loss.
 
         The optimizer keeps the options of the recipe, but for the rate, which a schedule moves.
         """
@@ -125,11 +131,10 @@ class FineTuning(pl.LightningModule):
             )
         for name, visited in self.tables.items():
             visited.load_state_dict(checkpoint["tables"][name])
-        # A checkpoint from the end of an epoch, without sums, may be of another number of processes.
-        sums = checkpoint.get("sums", [])
-        self._sums = (
-            {name: (total, count) for name, (total, count) in sums[rank()].items()} if len(sums) > rank() else {}
-        )
+        # A checkpoint from the end of an epoch may be of another number of processes.
+        sums = checkpoint.get("train_loss", [])
+        if len(sums) > rank():
+            self._train_loss.load_state_dict(sums[rank()])
 
     def configure_optimizers(self) -> Any:
         """The optimizer of the trainable parameters, and the recipe's schedule, which steps after each validation."""
@@ -171,21 +176,6 @@ class FineTuning(pl.LightningModule):
             for kind, parameters in groups.items()
         ]
 
-    def _loss(self, batch: Any) -> tuple[Tensor, Tensor]:
-        rows, target, *rest = batch
-        scores = (self._compiled if self.training and self._compiled else self.net)(*rows)
-        return self.loss(scores, target, rest[0] if rest else None), scores
-
-    def _add(self, name: str, loss: Tensor, batch: Any) -> None:
-        """Add to a running mean; ``self.log`` would take as long as a small training step."""
-        size = float(batch[1].shape[0]) if len(batch) == 2 else batch[2].sum()
-        total, count = self._sums.get(name, (0.0, 0.0))
-        self._sums[name] = (total + loss.detach().float() * size, count + size)
-
-    def _log_value(self, name: str, value: Tensor | float) -> None:
+    def _log_value(self, name: str, value: float) -> None:
         # All processes have the same value already; without sync_dist Lightning warns.
         self.log(name, value, prog_bar=True, sync_dist=True)
-
-    def _pop(self, name: str) -> Tensor | float:
-        total, count = sum_processes(*self._sums.pop(name, (math.nan, 1.0)))
-        return total / count

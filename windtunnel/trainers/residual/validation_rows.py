@@ -5,17 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any
 
 import numpy as np
 import pandas as pd
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.trainers.data.labelled_rows import LabelledRows
 from windtunnel.trainers.data.loader import DENSE_BYTES, dense_bytes
+from windtunnel.trainers.data.row_hashes import hash_rows
 
 MAX_ROWS = 200_000
 """Rows that are collected of a loader, and that interactions are selected on."""
@@ -82,8 +81,3 @@ def split_rows(labelled: LabelledRows, seed: int) -> SplitRows:
     copy = pd.Series(key).groupby(key).cumcount().to_numpy()
     order = torch.from_numpy(hash_rows(key, copy, np.full(len(rows), seed)).argsort(kind="stable"))
     return SplitRows([rows[half.sort().values] for half in order.tensor_split(2)], rows[order])
-
-
-def hash_rows(*columns: NDArray[Any]) -> NDArray[Any]:
-    """Hash of each row of the columns ``[N]``, uint64 ``[N]``."""
-    return pd.util.hash_pandas_object(pd.DataFrame(dict(enumerate(columns))), index=False).to_numpy()
