@@ -147,7 +147,7 @@ def cascade(
     config: Annotated[Path, typer.Option(help="A YAML file; the command reads its sections data and pipeline.")],
     data: Data = None,
     accuracy_loss: Annotated[float, typer.Option(help="How much lower the metric may be.")] = 0.001,
-    metric: Annotated[Literal["accuracy", "auc"], typer.Option(help="auc if a class is rare.")] = "accuracy",
+    metric: Annotated[Literal["accuracy", "auroc", "auc"], typer.Option(help="auroc if a class is rare.")] = "accuracy",
     output: Output = None,
     change: Changes = None,
 ) -> None:

@@ -93,7 +93,7 @@ def test_a_cascade_keeps_auc_and_predicts_the_labels_of_the_target(tmp_path: Pat
     done = run("cascade", "--config", write_config(tmp_path, "rows.csv"), *options)
     assert done.exit_code == 0 and "with 95 % confidence, at most 0.1 is lost" in done.output, done.output
     made = windtunnel.Cascade.load(tmp_path / "run" / "model.cascade")
-    assert made.threshold is not None and made.threshold.metric == "auc" and made.threshold.early > 0
+    assert made.threshold is not None and made.threshold.metric == "auroc" and made.threshold.early > 0
     assert made.small.classes_.tolist() == made.classes_.tolist() == ["yes", "no"]
     rows = pd.read_csv(tmp_path / "rows.csv")
     no = made.predict_proba(rows)[:, 1]

@@ -11,10 +11,12 @@ from numpy.typing import NDArray
 
 from windtunnel.api.compile import compile
 from windtunnel.api.translation import Translation
+from windtunnel.assemble import translation_in
 from windtunnel.encode.row_values import check_length
 from windtunnel.encode.rows import count_rows
 from windtunnel.encode.rows_with_targets import rows_with_targets
 from windtunnel.errors import BadInput, InvalidOption, UnsupportedEstimator
+from windtunnel.objectives.metrics import ALIASES
 from windtunnel.serving.cascade.cascade import Cascade
 from windtunnel.serving.cascade.groups import GroupedPipeline
 from windtunnel.serving.cascade.selection import efficient_groups
@@ -31,9 +33,9 @@ def cascade(
     train: tuple[Any, Any],
     valid: tuple[Any, Any],
     *,
-    net: Translation | None = None,
+    net: Any = None,
     accuracy_loss: float = 0.001,
-    metric: Metric = "accuracy",
+    metric: str = "accuracy",
     gamma: float | None = None,
     cost: Mapping[str, float] | None = None,
     cache: Mapping[str, int] | None = None,
@@ -56,15 +58,15 @@ def cascade(
     valid : (X, y)
         Raw rows that the pipeline was not fitted on, for importances and for the choice of the confidence from which on
         the small model is trusted.
-    net : Translation, optional
+    net : Translation or fitted WindTunnelClassifier or WindTunnelRegressor, optional
         The full model, such as a fine-tuned translation of ``pipeline``; by default the compiled pipeline.
     accuracy_loss : float
         How much lower than that of the full model the metric may be, with 95 % confidence. The fewer validation rows,
         the fewer rows the small model predicts. If it may predict none, the full model predicts all rows, as the
         report then tells.
     metric : str
-        "accuracy", or for two classes "auc". Accuracy tells nothing about the order of rows: where a class is rare,
-        give "auc".
+        "accuracy", or for two classes "auroc", also as "auc" or "roc_auc". Accuracy tells nothing about the order of
+        rows: where a class is rare, give "auroc".
     gamma : float, optional
         A group joins the small model only if it has at least ``gamma`` times the importance per cost of those that
         have joined before. None tries 0, 0.25, 0.5 and 0.75 and takes the value with the lowest expected cost; 0.25 for
@@ -96,14 +98,13 @@ def cascade(
     ------
     Kraft et al., Willump: a statistically-aware end-to-end optimizer for machine learning inference, MLSys 2020.
     """
-    _check_options(metric, accuracy_loss, gamma)
+    kept = _metric_to_keep(metric)
+    _check_options(accuracy_loss, gamma)
     _check_mappings(cost=cost, cache=cache)
     _check_rows(train=train, valid=valid)
-    if isinstance(pipeline, Translation):
-        raise UnsupportedEstimator("cascade takes the fitted pipeline; give the translation of it as net=")
+    full = _full_model(pipeline, net)
     rows, target = valid
-    full = compile(pipeline) if net is None else net
-    correct = _positions_of_labels(full, train[1], target, metric)
+    correct = _positions_of_labels(full, train[1], target, kept)
     grouped = GroupedPipeline.of(pipeline)
     inputs = grouped.inputs(train[0])
     groups = feature_groups(grouped, rows, target, cost or {}, seed, compile)
@@ -117,7 +118,7 @@ def cascade(
         small = compile(grouped.smaller(inputs, train[1], names))
         threshold = None
         if by_full is not None:
-            threshold = choose_threshold(small.predict_proba(rows), *by_full, accuracy_loss, metric)
+            threshold = choose_threshold(small.predict_proba(rows), *by_full, accuracy_loss, kept)
         candidates[names] = Cascade(small, full, groups, names, value, threshold, cache or {})
     if not candidates:
         most_expensive = max(groups, key=lambda group: group.cost).name
@@ -128,7 +129,19 @@ def cascade(
     return best.timed(rows, cost or {})
 
 
-def _positions_of_labels(full: Translation, train: Any, valid: Any, metric: str) -> NDArray[np.int64] | None:
+def _full_model(pipeline: Any, net: Any) -> Translation:
+    if translation_in(pipeline) is not None:
+        raise UnsupportedEstimator("cascade takes the fitted pipeline; give the translation of it as net=")
+    full = compile(pipeline) if net is None else translation_in(net)
+    if not isinstance(full, Translation):
+        raise InvalidOption(
+            f"net={type(net).__name__}; accepted are a translation, such as windtunnel.translate(pipeline), and a "
+            "fitted WindTunnelClassifier or WindTunnelRegressor"
+        )
+    return full
+
+
+def _positions_of_labels(full: Translation, train: Any, valid: Any, metric: Metric) -> NDArray[np.int64] | None:
     """The positions of the labels of the validation rows among the classes, int64 ``[B]``; None for a regressor.
 
     Raises what ``cascade`` raises for a full model, targets or a metric that it does not take.
@@ -149,12 +162,12 @@ def _positions_of_labels(full: Translation, train: Any, valid: Any, metric: str)
             "threshold, from votes or from margins; give it a classifier without these, and with predict_proba."
         )
     classes = len(head.labels_in_order)
-    if metric == "auc" and classes != 2:
-        raise InvalidOption(f"metric='auc' is for two classes; the pipeline has {classes}.")
+    if metric == "auroc" and classes != 2:
+        raise InvalidOption(f"metric='auroc' is for two classes; the pipeline has {classes}.")
     of_train, of_valid = (head.encode_target(part).numpy() for part in (train, valid))  # rejects labels of no class
     if len(np.unique(of_train)) < classes:
         raise BadInput("the targets of train lack a class of the pipeline; give rows of every class")
-    if metric == "auc" and len(np.unique(of_valid)) < 2:
+    if metric == "auroc" and len(np.unique(of_valid)) < 2:
         raise BadInput("the targets of valid are all of one class, of which there is no AUC; give other rows")
     return of_valid
 
@@ -177,9 +190,15 @@ def _check_rows(**parts: Any) -> None:
             raise BadInput(f"{name} has no rows; give at least one")
 
 
-def _check_options(metric: str, accuracy_loss: float, gamma: float | None) -> None:
-    if metric not in LOSSES:
-        raise InvalidOption(f"metric={metric!r}; accepted are {', '.join(map(repr, LOSSES))}.")
+def _metric_to_keep(name: str) -> Metric:
+    metrics: dict[str, Metric] = {metric: metric for metric in LOSSES}
+    metric = metrics.get(ALIASES.get(name, name))
+    if metric is None:
+        raise InvalidOption(f"metric={name!r}; accepted are {', '.join(map(repr, LOSSES))}.")
+    return metric
+
+
+def _check_options(accuracy_loss: float, gamma: float | None) -> None:
     if not isinstance(accuracy_loss, Real) or not 0 <= accuracy_loss < 1:
         raise InvalidOption(f"accuracy_loss={accuracy_loss!r}; accepted are numbers from 0 to below 1.")
     if gamma is not None and not (isinstance(gamma, Real) and 0 <= gamma < float("inf")):

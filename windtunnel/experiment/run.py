@@ -32,7 +32,6 @@ from windtunnel.experiment.parts import Part, Parts, load_parts
 from windtunnel.experiment.steps import StepConfig
 from windtunnel.program.head import Head
 from windtunnel.serving.cascade.cascade import Cascade
-from windtunnel.serving.cascade.threshold import Metric
 from windtunnel.sweeps.result import SweepResult
 from windtunnel.sweeps.settings import BEST
 from windtunnel.trainers.recipe import Recipe
@@ -169,7 +168,7 @@ def _write_sweep(result: SweepResult, scores: Scores, config: Config) -> None:
     write_json(folder / "sweep_summary.json", summary)
 
 
-def run_cascade(config: Config, accuracy_loss: float, metric: Metric) -> Cascade:
+def run_cascade(config: Config, accuracy_loss: float, metric: str) -> Cascade:
     """Fit the pipeline of a config and a small model in front of it, as ``windtunnel.cascade`` does.
 
     The folder ``config.output`` gets model.cascade.

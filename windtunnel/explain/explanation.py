@@ -201,7 +201,8 @@ def _plot_importance(explanation: Explanation, output: int | None, max_terms: in
     for k, sizes_of_output in zip(chosen, np.stack(bars, axis=1), strict=True):
         ax.barh(places, sizes_of_output, left=starts, color=colors, label=explanation.outputs[k])
         starts = starts + sizes_of_output
-    _annotate(ax, starts, [f"{total:.3g}" for total in starts])
+    rounding = 1e-12 * starts.max()
+    _annotate(ax, starts, [f"{total:.3g}" if total > rounding else "0" for total in starts])
     _finish(ax, labels, f"mean |contribution| ({explanation.unit})")
     ax.set_xlim(0, 1.1 * float(starts.max()) or 1.0)
     if len(chosen) > 1:

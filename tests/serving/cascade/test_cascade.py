@@ -135,7 +135,7 @@ def test_a_rare_class_needs_auc():
     correct = (generator.random(4000) < chance).astype(int)
     full, small = (np.stack([1 - value, value], axis=1) for value in (chance, np.full(4000, 0.16)))
     assert choose_threshold(small, full, correct, 0.005).early == 1
-    assert choose_threshold(small, full, correct, 0.005, "auc").early == 0
+    assert choose_threshold(small, full, correct, 0.005, "auroc").early == 0
 
 
 def test_a_class_with_one_row_has_no_standard_error_of_auc_and_no_early_answers():
@@ -144,7 +144,7 @@ def test_a_class_with_one_row_has_no_standard_error_of_auc_and_no_early_answers(
     correct[3] = 1
     full[3] = 0, 1
     assert np.isnan(loss_of_auc(full, small, correct).standard_error)
-    assert choose_threshold(small, full, correct, 0.001, "auc").confidence == NEVER
+    assert choose_threshold(small, full, correct, 0.001, "auroc").confidence == NEVER
 
 
 def test_the_report_says_that_the_full_model_predicts_all_rows(pipeline, rows):
@@ -354,7 +354,7 @@ def test_arguments_that_are_no_rows_with_targets_are_rejected(pipeline, rows):
 
 def test_labels_and_costs_that_are_none_are_rejected(pipeline, rows):
     frame, target = rows
-    for metric in ("accuracy", "auc"):
+    for metric in ("accuracy", "auroc"):
         with pytest.raises(windtunnel.BadInput, match="labels 'never' are not among the classes"):
             windtunnel.cascade(pipeline, rows, (frame, np.where(target == "no", "never", target)), metric=metric)
     group = GroupedPipeline.of(pipeline).names[0]
@@ -364,13 +364,13 @@ def test_labels_and_costs_that_are_none_are_rejected(pipeline, rows):
 
 
 def test_a_metric_that_is_unknown_or_for_two_classes_is_rejected(pipeline, rows):
-    with pytest.raises(windtunnel.InvalidOption, match="'accuracy', 'auc'"):
+    with pytest.raises(windtunnel.InvalidOption, match="'accuracy', 'auroc'"):
         windtunnel.cascade(pipeline, rows, rows, metric="f1")
     frame, target = rows
     labels = np.where(frame.c > 1, "maybe", target)
     three = clone(pipeline).fit(frame, labels)
     with pytest.raises(windtunnel.InvalidOption, match="two classes"):
-        windtunnel.cascade(three, (frame, labels), (frame, labels), metric="auc", cost=COST)
+        windtunnel.cascade(three, (frame, labels), (frame, labels), metric="auroc", cost=COST)
     with pytest.raises(windtunnel.BadInput, match="lack a class of the pipeline"):
         windtunnel.cascade(three, rows, rows, cost=COST)
 
@@ -461,3 +461,13 @@ def test_costs_and_caches_are_mappings(pipeline, rows, options):
     part = frame[:100], target[:100]
     with pytest.raises(InvalidOption, match="give a mapping"):
         windtunnel.cascade(pipeline, part, part, **options)
+
+
+def test_the_full_model_may_be_a_fitted_classifier_of_ours(pipeline, rows):
+    frame, target = rows
+    valid = (frame[1500:2500], target[1500:2500])
+    classifier = windtunnel.WindTunnelClassifier(pipeline).fit(frame[:1500], target[:1500])
+    made = windtunnel.cascade(pipeline, rows, valid, net=classifier, cost=COST)
+    np.testing.assert_array_equal(made.full.predict_proba(frame), classifier.predict_proba(frame))
+    with pytest.raises(windtunnel.InvalidOption, match="net=Pipeline; accepted are a translation"):
+        windtunnel.cascade(pipeline, rows, valid, net=pipeline, cost=COST)

@@ -20,7 +20,7 @@ QUANTILE = 1.645
 """The 95 % quantile of the normal distribution."""
 
 
-Metric = Literal["accuracy", "auc"]
+Metric = Literal["accuracy", "auroc"]
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,7 @@ def choose_threshold(
     accuracy_loss : float
         How much lower than the full model's the metric may be.
     metric : str
-        "accuracy"; or "auc", of the last of two classes.
+        "accuracy"; or "auroc", of the last of two classes.
 
     Source
     ------
@@ -172,7 +172,7 @@ def loss_of_auc(full: NDArray[np.float64], cascade: NDArray[np.float64], correct
     return Loss(float(full_up.mean()), loss, error, loss + QUANTILE * error)
 
 
-LOSSES: dict[Metric, Callable[..., Loss]] = {"accuracy": loss_of_accuracy, "auc": loss_of_auc}
+LOSSES: dict[Metric, Callable[..., Loss]] = {"accuracy": loss_of_accuracy, "auroc": loss_of_auc}
 
 
 def _fractions_below_and_above(
