@@ -276,7 +276,7 @@ def test_finite_numbers_that_predict_rejects(
 def test_a_loader_that_breaks(net: windtunnel.Translation, rows: pd.DataFrame) -> None:
     net.fit((rows, Y["label"]), (rows, Y["label"]), **QUICK)
     before = copy.deepcopy(net)
-    before.history = net.history
+    before.records = net.records
     with pytest.raises(RuntimeError, match="the disk is gone"):
         net.fit(broken(rows.assign(city=["Atlantis", *rows["city"][1:]])), (rows, Y["label"]), **QUICK)
     assert_unchanged(net, before, rows)

@@ -388,8 +388,10 @@ def test_compiled_has_nothing_to_train() -> None:
 def test_it_stays_in_the_mode_it_was_in() -> None:
     net, rows = copy.deepcopy(translated("trees alone")), CASES["trees alone"].rows()
     assert not net.training
-    net.train().predict(rows)
-    assert net.training
+    net.train()
+    net.program.steps[0].eval()
+    net.predict(rows)
+    assert net.training and net.program.training and not net.program.steps[0].training
 
 
 @pytest.mark.whole_table

@@ -311,9 +311,9 @@ def test_survival_models_need_a_custom_loss() -> None:
     np.testing.assert_allclose(windtunnel.compile(fitted).predict(X), fitted.predict(X), rtol=1e-5)
     net = windtunnel.translate(fitted, calibrate=X)
     for options in (JOINT, {"progress": False}):
-        with pytest.raises(BadInput, match=r"fit has no loss for the objective of this source: .*survival:cox"):
+        with pytest.raises(BadInput, match=r"fit does not know the loss of this source: .*survival:cox"):
             net.fit((X, TIMES), (X, TIMES), **options)
-    with pytest.raises(BadInput, match="fit has no loss"):
+    with pytest.raises(BadInput, match="fit does not know the loss"):
         windtunnel.crossfit(fitted, X, TIMES, folds=2, progress=False)
     assert np.isnan(net.harden((X, TIMES)).hardening.loss_after)
     net.fit((X, TIMES), (X, TIMES), loss=concordant, **JOINT)
@@ -323,7 +323,7 @@ def test_survival_models_need_a_custom_loss() -> None:
 def test_unknown_objectives_do_not_become_squared_errors() -> None:
     options = {"loss_function": "LogLinQuantile:alpha=0.8", "iterations": 5, "allow_writing_files": False, "verbose": 0}
     net = windtunnel.translate(CatBoost(options).fit(X, Y), calibrate=X)
-    with pytest.raises(BadInput, match="fit has no loss"):
+    with pytest.raises(BadInput, match="fit does not know the loss"):
         net.fit((X, Y), **JOINT)
     with pytest.raises(InvalidOption, match="loss='unknown' is not known"):
         windtunnel.translate(LinearRegression().fit(X, Y)).fit((X, Y), loss="unknown", **JOINT)

@@ -1,4 +1,4 @@
-"""Constraints of trees, which ``fit`` does not keep."""
+"""Constraints of trees and weights of classes, which ``fit`` does not keep."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 import xgboost as xgb
 from catboost import CatBoostRegressor
-from lightgbm import LGBMRegressor
-from sklearn.ensemble import HistGradientBoostingRegressor, RandomForestRegressor
+from lightgbm import LGBMClassifier, LGBMRegressor
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.ensemble import HistGradientBoostingRegressor, RandomForestRegressor, StackingClassifier
+from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
@@ -50,6 +52,49 @@ def test_boosters_are_looked_into() -> None:
     source = LGBMRegressor(monotone_constraints=[1, 0], **LIGHTGBM).fit(*rows())
     with pytest.warns(UserWarning, match="monotone_constraints"):
         windtunnel.translate(source.booster_)
+
+
+WEIGHTED = {
+    "lightgbm": (LGBMClassifier(class_weight="balanced", **LIGHTGBM), "class_weight"),
+    "unbalanced": (LGBMClassifier(is_unbalance=True, **LIGHTGBM), "is_unbalance"),
+    "xgboost": (xgb.XGBClassifier(n_estimators=3, scale_pos_weight=4.0), "scale_pos_weight"),
+    "a pipeline": (
+        make_pipeline(StandardScaler(), LogisticRegression(class_weight={0: 1, 1: 3})),
+        "logisticregression__class_weight",
+    ),
+    "the last model of a stack": (
+        StackingClassifier([("a", LogisticRegression())], LogisticRegression(class_weight="balanced"), cv=2),
+        "final_estimator__class_weight",
+    ),
+}
+
+
+def labels(target: Any) -> Any:
+    return (target > 1).astype(int)
+
+
+@pytest.mark.parametrize("name", WEIGHTED)
+def test_translate_warns_of_class_weights(name: str) -> None:
+    source, parameter = WEIGHTED[name]
+    X, target = rows()
+    source.fit(X, labels(target))
+    with pytest.warns(UserWarning, match=f"the source has {parameter}, and fit.. weighs every row alike"):
+        windtunnel.translate(source)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize(
+    "source",
+    [
+        LogisticRegression(class_weight={0: 1, 1: 1}),
+        xgb.XGBClassifier(n_estimators=3, scale_pos_weight=1),
+        CalibratedClassifierCV(LogisticRegression(class_weight="balanced"), cv=2),
+        StackingClassifier([("a", LogisticRegression(class_weight="balanced"))], cv=2),
+    ],
+)
+def test_weights_that_a_later_step_undoes_cause_no_warning(source: Any) -> None:
+    X, target = rows()
+    windtunnel.translate(source.fit(X, labels(target)))
 
 
 @pytest.mark.parametrize(

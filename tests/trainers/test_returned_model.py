@@ -31,7 +31,7 @@ from windtunnel.trainers.residual.setup import NoResidual
 from windtunnel.trainers.residual.significance import SignificanceTest
 from windtunnel.trainers.residual.validation_halves import ValidationHalves
 
-INSIGNIFICANT = SignificanceTest(0.0, 1.0, rows=500, significant=False, reason="no gain")
+INSIGNIFICANT = SignificanceTest(0.0, 1.0, rows=500, reason="no gain")
 
 
 def rows(count: int = 1_500) -> tuple[Any, Any]:

@@ -21,7 +21,7 @@ from windtunnel.serving.cascade.cascade import Cascade
 from windtunnel.serving.cascade.groups import GroupedPipeline
 from windtunnel.serving.cascade.selection import efficient_groups
 from windtunnel.serving.cascade.statistics import feature_groups
-from windtunnel.serving.cascade.threshold import LOSSES, Metric, choose_threshold
+from windtunnel.serving.cascade.threshold import DROPS, KeptMetric, choose_threshold
 
 GAMMAS = (0.0, 0.25, 0.5, 0.75)
 GAMMA_OF_FILTERS = 0.25
@@ -141,7 +141,7 @@ def _full_model(pipeline: Any, net: Any) -> Translation:
     return full
 
 
-def _positions_of_labels(full: Translation, train: Any, valid: Any, metric: Metric) -> NDArray[np.int64] | None:
+def _positions_of_labels(full: Translation, train: Any, valid: Any, metric: KeptMetric) -> NDArray[np.int64] | None:
     """The positions of the labels of the validation rows among the classes, int64 ``[B]``; None for a regressor.
 
     Raises what ``cascade`` raises for a full model, targets or a metric that it does not take.
@@ -164,12 +164,14 @@ def _positions_of_labels(full: Translation, train: Any, valid: Any, metric: Metr
     classes = len(head.labels_in_order)
     if metric == "auroc" and classes != 2:
         raise InvalidOption(f"metric='auroc' is for two classes; the pipeline has {classes}.")
-    of_train, of_valid = (head.encode_target(part).numpy() for part in (train, valid))  # rejects labels of no class
-    if len(np.unique(of_train)) < classes:
+    train_positions, valid_positions = (
+        head.encode_target(part).numpy() for part in (train, valid)
+    )  # rejects labels of no class
+    if len(np.unique(train_positions)) < classes:
         raise BadInput("the targets of train lack a class of the pipeline; give rows of every class")
-    if metric == "auroc" and len(np.unique(of_valid)) < 2:
+    if metric == "auroc" and len(np.unique(valid_positions)) < 2:
         raise BadInput("the targets of valid are all of one class, of which there is no AUC; give other rows")
-    return of_valid
+    return valid_positions
 
 
 def _check_mappings(**options: Any) -> None:
@@ -190,11 +192,11 @@ def _check_rows(**parts: Any) -> None:
             raise BadInput(f"{name} has no rows; give at least one")
 
 
-def _metric_to_keep(name: str) -> Metric:
-    metrics: dict[str, Metric] = {metric: metric for metric in LOSSES}
+def _metric_to_keep(name: str) -> KeptMetric:
+    metrics: dict[str, KeptMetric] = {metric: metric for metric in DROPS}
     metric = metrics.get(ALIASES.get(name, name))
     if metric is None:
-        raise InvalidOption(f"metric={name!r}; accepted are {', '.join(map(repr, LOSSES))}.")
+        raise InvalidOption(f"metric={name!r}; accepted are {', '.join(map(repr, DROPS))}.")
     return metric
 
 

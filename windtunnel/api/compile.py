@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from windtunnel.api.translation import Translation
-from windtunnel.assemble import Assembly, translation_in
+from windtunnel.assemble import assemble, translation_in
 from windtunnel.compiler.backends import BACKENDS, engine, native_engine, tree_runner, usable_device
 from windtunnel.compiler.passes import simplify
 from windtunnel.compiler.strategies import STRATEGIES, convert_trees
@@ -111,7 +111,7 @@ def compile(
 
 def exact_translation(pipeline: Any, dtype: torch.dtype, calibrate: Rows | None = None) -> Translation:
     """Translate for the exact outputs of the source; the program reads all raw columns, for a residual model."""
-    return Translation.of(Assembly(pipeline, sample=calibrate, dtype=dtype, exact=True)).requires_grad_(False)
+    return Translation.of(assemble(pipeline, sample=calibrate, dtype=dtype, exact=True)).requires_grad_(False)
 
 
 def _frozen_copy(net: Translation, dtype: torch.dtype | None) -> Translation:

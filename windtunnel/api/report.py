@@ -175,10 +175,10 @@ class Report:
     def _comparison(self) -> str:
         """Metrics before fit and of what it kept, on validation and on test rows; empty without both."""
         rows: list[tuple[str, str, float | None, float]] = []
-        if self.history is not None and self.history.candidates:
+        if self.history is not None:
             before, kept = self.history.start_loss, self.history.kept
             rows.append((self.history.validated_on, self.history.metric, self.history.start, self.history.best))
-            if kept is not None and before is not None and kept.loss is not None:
+            if kept.loss is not None:
                 rows.append((self.history.validated_on, "loss", before, kept.loss))
         source = self.test_scores.get("source pipeline", {})
         rows += [

@@ -26,7 +26,7 @@ def report_facts(net: TranslatedPipeline) -> Facts:
         facts += _history_facts(net.history, net.head.unit)
     elif net.head.task != "transform" and not net.fixed:
         facts.append(("fine-tuned", "no: untrained, as fit was not called"))
-    if net.hardened:
+    if net.records.hardened:
         facts.append(("hardened", str(net.hardening or "not measured: harden was given no rows")))
     return [*facts, ("next", _next_step(net))]
 
@@ -38,8 +38,8 @@ def _run_facts(net: TranslatedPipeline) -> Facts:
         reason = host.reason.removeprefix(f"step {host.name!r}: ")
         text = f"{host.name}: {reason.removesuffix('.')}. The gradient ends there: nothing before it is trained."
         facts.append(("on the host", text))
-    if net.simplification is not None and net.simplification.saves():
-        facts.append(("simplified", str(net.simplification)))
+    if net.records.simplification is not None and net.records.simplification.saves():
+        facts.append(("simplified", str(net.records.simplification)))
     onnx = "; ONNX Runtime walks them by its own operator" if isinstance(net.engine, OnnxEngine) else ""
     facts += [("trees", f"{choice}{onnx}") for choice in net.strategy_choices]
     if isinstance(engine := net.running_engine, NativeEngine):
@@ -59,7 +59,7 @@ def _next_step(net: TranslatedPipeline) -> str:
 def _fidelity(net: TranslatedPipeline) -> str:
     soft = any(isinstance(step.module, SoftSplits) for step in net.program.steps)
     fidelity = net.fidelity
-    if not soft and not net.hardened and (fidelity is None or fidelity.r2 > 1 - 1e-6):
+    if not soft and not net.records.hardened and (fidelity is None or fidelity.r2 > 1 - 1e-6):
         return "exact: every step computes what its source does"
     if fidelity is None:
         return "soft trees, not measured: translate was given no calibrate rows"
@@ -75,7 +75,7 @@ def _history_facts(history: History, unit: str) -> Facts:
     if history.refresh is not None:
         refresh = history.refresh
         replayed = f" and {refresh.old_rows:,} old rows" if refresh.old_rows else ""
-        result = f"kept: {history.kept.name}" if history.changed and history.kept else "nothing changed"
+        result = f"kept: {history.kept.name}" if history.changed else "nothing changed"
         facts = [
             ("refreshed", f"with {refresh.new_rows:,} new rows{replayed} in {history.seconds:.1f} s; {result}"),
             *(("before, after", change.text(history.metric)) for change in refresh.changes),

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from windtunnel.api.translation import Translation
-from windtunnel.assemble import Assembly, translation_in
+from windtunnel.assemble import assemble, translation_in
 from windtunnel.compiler.passes import look_up_sums
 from windtunnel.compiler.strategies import use_fastest_forms
 from windtunnel.encode import Rows
@@ -78,7 +78,7 @@ def translate(
         raise UnsupportedEstimator(
             f"{type(pipeline).__name__} holds a translation already: fit, compile or export its translation_ as it is"
         )
-    net = Translation.of(Assembly(pipeline, untranslated, calibrate))
+    net = Translation.of(assemble(pipeline, untranslated, calibrate), untranslated)
     warn_of_constraints(pipeline)
     look_up_sums(net)
     check_level(net.program, level)
@@ -90,7 +90,8 @@ def translate(
         rows, encoded = net.encoder.source_rows(calibrate), net.encode(calibrate)
         calibration = CalibrationRows.of(encoded, net.head.methods, pipeline, rows)
         fidelity = calibration.fidelity(net)
-        net.record(fidelity=fidelity, profile=TrainingProfile.of(net.encoder, net.hosts, encoded))
+        net.record(fidelity=fidelity)
+        net.keep_profile(TrainingProfile.of(net.encoder, net.hosts, encoded))
         warn_if_low(fidelity)
         calibration = calibration.sample()
     trainable = tuple(name for name, parameter in net.program.named_parameters() if parameter.requires_grad)

@@ -32,11 +32,9 @@ class Translation(TranslatedPipeline):
     """
 
     @classmethod
-    def of(cls, assembly: Assembly) -> Self:
+    def of(cls, assembly: Assembly, untranslated: str = "cache") -> Self:
         """The translation of an assembled pipeline."""
-        return cls(
-            assembly.program, assembly.encoder, assembly.head, assembly.origins, assembly.hosts, assembly.untranslated
-        )
+        return cls(assembly.program, assembly.encoder, assembly.head, assembly.origins, assembly.hosts, untranslated)
 
     fit, refresh = fit, refresh
 

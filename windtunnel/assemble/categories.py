@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -31,6 +31,13 @@ from windtunnel.translators.conversions import CategoryEncoding, CategoryRecodin
 
 NO_HASH = 2**40
 """Stands for the hash of a category without text; hashes have 32 bits."""
+
+
+class RecodedVocabulary(NamedTuple):
+    """The vocabulary of a raw column, and what earlier steps make of it."""
+
+    vocabulary: Vocabulary
+    values: list[Any]  # of an unknown category, a missing one, and each category, in this order
 
 
 class Categories:
@@ -79,18 +86,18 @@ class Categories:
     def encoded(self, step: Step, encoding: CategoryEncoding, columns: Sequence[GraphColumn]) -> list[GraphColumn]:
         """The output columns of an encoder: a table over each column with a vocabulary; numbers pass through."""
         encoding, vocabularies = self._with_vocabularies(step, encoding, columns)
-        probed = probe(step.estimator, encoding, [entry and entry[1] for entry in vocabularies])
+        probed = probe(step.estimator, encoding, [recoded and recoded.values for recoded in vocabularies])
         if probed.flat:
             self.flat.add(step)
         outputs: list[GraphColumn | None] = [None] * probed.width
         summands: list[GraphColumn] = []
-        for index, (column, entry) in enumerate(zip(columns, vocabularies, strict=True)):
+        for index, (column, recoded) in enumerate(zip(columns, vocabularies, strict=True)):
             positions = probed.positions[index]
-            if entry is None:  # a number that passes through
+            if recoded is None:  # a number that passes through
                 for position in positions:
                     outputs[position] = column
                 continue
-            vocabulary, rejected = entry[0], probed.rejected[index]
+            vocabulary, rejected = recoded.vocabulary, probed.rejected[index]
             if len(vocabulary) - 1 in rejected and vocabulary.values[-1] == NONE_CATEGORY:
                 vocabulary = replace(vocabulary, values=vocabulary.values[:-1])
             # If an earlier step recodes unknown categories, the rows of the buckets are never read.
@@ -110,7 +117,7 @@ class Categories:
 
     def _with_vocabularies(
         self, step: Step, encoding: CategoryEncoding, columns: Sequence[GraphColumn]
-    ) -> tuple[CategoryEncoding, list[tuple[Vocabulary, list[Any]] | None]]:
+    ) -> tuple[CategoryEncoding, list[RecodedVocabulary | None]]:
         """The encoding with missing categories as earlier steps recode them; and the vocabulary of each column."""
         categories = [
             listed_categories and _recoded_missing(column, listed_categories)
@@ -220,8 +227,8 @@ class Categories:
         listed_categories: Sequence[Any],
         buckets: int,
         tells_none: bool = False,
-    ) -> tuple[Vocabulary, list[Any]]:
-        """The vocabulary of a raw column; and unknown, missing and its values as the earlier steps recode them."""
+    ) -> RecodedVocabulary:
+        """The vocabulary of a raw column, as the earlier steps recode it."""
         if column.raw is None:
             raise UnsupportedEstimator(
                 f"step {step.name!r} ({step.estimator_name}) encodes a column that earlier steps computed "
@@ -243,13 +250,13 @@ class Categories:
                 values = (*values, NONE_CATEGORY)
         plain = (None if value == NONE_CATEGORY else value for value in values)
         recoded = _recode(column, [UNKNOWN, math.nan, *plain])
-        return Vocabulary(values, buckets if recoded[0] is UNKNOWN else 0), recoded
+        return RecodedVocabulary(Vocabulary(values, buckets if recoded[0] is UNKNOWN else 0), recoded)
 
     def _sampled(self, raw: int) -> tuple[Any, ...]:
         """Categories of a raw column in the sample, for an encoder that has no vocabulary."""
         if self._sample is None or raw >= self._builder.encoder.width:
             return ()
-        column = self._builder.encoder.select(self._sample, every=True)[raw]
+        column = self._builder.encoder.select(self._sample, [raw])[raw]
         return tuple(sorted(_without_missing(column.unique()), key=str))
 
     def _by_hash(

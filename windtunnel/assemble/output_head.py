@@ -30,7 +30,7 @@ def predictor_methods(
         elif hasattr(pipeline, method):
             parts = context.columns(context.composites.parts(step, composite))
             modules[method] = PlacedModule(composite.then, builder.places(step.name, parts))
-    if scored.slot != len(builder.steps) + 1:
+    if scored.slot != builder.last_slot:
         slot = builder.add(scored.step.name, scored.step.estimator_name, Identity(), scored.places)
         scored = replace(scored, slot=slot)
     trained = {id(parameter) for step in builder.steps for parameter in step.parameters()}

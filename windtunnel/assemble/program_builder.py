@@ -29,7 +29,7 @@ from windtunnel.modules.imputers.imputer import Imputer
 from windtunnel.modules.outputs.method_outputs import CastColumns
 from windtunnel.modules.tables.category_table import Identity
 from windtunnel.pipeline.expressions import Step
-from windtunnel.program.program import NUMBERS, ProgramStep, takes_of
+from windtunnel.program.program import NUMBERS, ProgramStep, slot_of, takes_of
 from windtunnel.program.records.origin import Origin
 
 
@@ -71,7 +71,7 @@ class ProgramBuilder:
         check_numbers(name, columns)
         width = self.width(module, len(columns))
         # A module with ``rejected_rows`` says itself what its source rejects.
-        probes = probed is not None and type(module).rejected_rows is Module.rejected_rows
+        probes = probed is not None and not module.rejects_by_itself()
         rejects = self.rejections(probed, len(columns)) if probes else ()
         place = added_on_demand(lambda: self.add(name, estimator, module, self.places(name, columns), rejects))
         if rejects or (probed is not None and not probes):
@@ -93,7 +93,12 @@ class ProgramBuilder:
         """Add a program step and return the slot of its output."""
         self.steps.append(ProgramStep(module, takes_of(places), name, rejects))
         self.origins.append(Origin(name, estimator))
-        return len(self.steps) + 1
+        return self.last_slot
+
+    @property
+    def last_slot(self) -> int:
+        """The slot of the output of the last step."""
+        return slot_of(len(self.steps) - 1)
 
     def add_rejecting_steps(self) -> None:
         """Add the steps that reject numbers and that no other step reads: the source checks all of its input."""

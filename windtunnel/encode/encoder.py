@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, Literal
@@ -342,9 +342,9 @@ class RowEncoder:
         with np.errstate(over="ignore"):  # beyond float32's range: infinite, which compares alike
             return numbers.astype(np.float32, copy=False)
 
-    def select(self, rows: Rows, *, every: bool = False) -> pd.DataFrame:
-        """The fitted columns of raw rows, labelled by position; only the encoded ones unless ``every``."""
-        wanted = list(range(self.width)) if every else self.used_columns()
+    def select(self, rows: Rows, columns: Collection[int] | None = None) -> pd.DataFrame:
+        """Some fitted columns of raw rows, labelled by position; None stands for those that are encoded."""
+        wanted = self.used_columns() if columns is None else sorted(columns)
         if self.flat:
             column = as_column(rows)
             return pd.DataFrame({at: pd.Series(indexable(column)) for at in wanted}, index=range(len(column)))
@@ -417,12 +417,17 @@ class RowEncoder:
             return None
         return None if self._in_order(frame) else labels_of(frame, [self.names[column] for column in wanted])
 
-    def source_rows(self, rows: Rows) -> Any:
-        """All fitted columns of raw rows in the form that the source takes: a DataFrame, an array or a sequence."""
+    def source_rows(self, rows: Rows, read: Collection[int] | None = None) -> Any:
+        """All fitted columns of raw rows in the form that the source takes: a DataFrame, an array or a sequence.
+
+        Only the columns ``read`` need be there, None for all; others that are missing are full of NaN.
+        """
         if self.flat:
             return as_column(rows)
         if isinstance(rows, pd.DataFrame) and rows.columns.tolist() == self.names:
             if not any(map(is_arrow_dictionary, rows.dtypes)):
                 return rows.copy(deep=False)
-        frame = self.select(rows, every=True)
+        every = range(self.width)
+        frame = self.select(rows, every if read is None else read)
+        frame = frame if len(frame.columns) == self.width else frame.reindex(columns=every)
         return frame.to_numpy() if self.names is None else frame.set_axis(labels_index(self.names), axis=1)

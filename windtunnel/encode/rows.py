@@ -10,6 +10,7 @@ import pandas as pd
 import pyarrow as pa
 from torch import Tensor
 
+from windtunnel.encode.arrow import is_rounded, none_for_missing, polars_to_pandas, table_to_pandas
 from windtunnel.encode.columns import holds_python_values, quote_names
 from windtunnel.encode.labels import labels_index
 from windtunnel.encode.vocabulary import FEW_ROWS
@@ -29,11 +30,11 @@ def as_frame(rows: Rows) -> pd.DataFrame:
         rows = pa.Table.from_batches([rows])
     if isinstance(rows, pa.Table):
         try:
-            return rows.to_pandas()  # type: ignore[no-any-return]
+            return table_to_pandas(rows)
         except (pa.ArrowException, ValueError, OverflowError) as error:
             raise BadInput(f"the Arrow table has a column that pandas cannot take: {error}") from error
     if hasattr(rows, "to_pandas") and dimensions(rows) != 1:  # polars
-        return rows.to_pandas().apply(_none_for_missing)  # type: ignore[no-any-return]
+        return polars_to_pandas(rows)
     if hasattr(rows, "toarray"):
         check_dense(rows.shape[0], rows.shape[1], rows.dtype.itemsize)
         return pd.DataFrame(rows.toarray())
@@ -102,7 +103,7 @@ def as_column(rows: Any) -> Any:
     elif isinstance(rows, pa.Array | pa.ChunkedArray):
         return rows.to_pandas()
     elif hasattr(rows, "to_pandas"):  # polars
-        return _none_for_missing(rows.to_pandas())
+        return none_for_missing(rows.to_pandas())
     elif isinstance(rows, list | pd.Series) or (isinstance(rows, np.ndarray) and rows.ndim == 1):
         return rows
     elif isinstance(rows, tuple):
@@ -140,14 +141,6 @@ def check_dense(rows: int, columns: int, itemsize: int) -> None:
             f"windtunnel.encode.rows.DENSE_BYTES allows {DENSE_BYTES / 2**30:,.1f}. Give fewer rows at once, or, to "
             'train behind a step on the host, take translate(untranslated="stream").'
         )
-
-
-def _none_for_missing(column: pd.Series) -> pd.Series:
-    """A column of polars with None for missing texts, as scikit-learn sees it, instead of pandas' NaN."""
-    texts = pd.api.types.is_string_dtype(column.dtype) or isinstance(column.dtype, pd.CategoricalDtype)
-    if not texts or not (missing := column.isna()).any():
-        return column
-    return column.astype(object).mask(missing, None)
 
 
 def is_list_of_dicts(rows: Rows) -> bool:
@@ -191,7 +184,9 @@ def as_series(column: Any) -> pd.Series:
     if type(column) is list and not any(value is not None for value in column):
         column = [np.nan] * len(column)  # pandas converts None alone to objects, not to missing texts
     try:
-        return pd.Series(column).reset_index(drop=True)
+        series = pd.Series(column).reset_index(drop=True)
+        # Among missing values pandas rounds whole numbers beyond 2^53.
+        return pd.Series(column, dtype=object) if type(column) is list and is_rounded(series) else series
     except UnicodeEncodeError:  # half a surrogate pair, which pandas' string type cannot store
         return pd.Series(column, dtype=object).reset_index(drop=True)
 

@@ -82,8 +82,7 @@ class BinEncoder(TransformerMixin, BaseEstimator):
 
     def categories(self, column: int) -> list[str]:
         """The categories of a column's bins, in order, as the encoder gets them."""
-        digits = getattr(self, "digits_", _digits(self.n_bins))  # pickles of earlier versions lack it
-        return [f"{at:0{digits}d}" for at in range(len(self.bin_edges_[column]) + 1)]
+        return [f"{at:0{self.digits_}d}" for at in range(len(self.bin_edges_[column]) + 1)]
 
     def _learn(self, X: Any) -> pd.DataFrame:
         if not is_whole_number(self.n_bins, 2):

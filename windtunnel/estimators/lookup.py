@@ -100,8 +100,7 @@ class Lookup(TransformerMixin, BaseEstimator):
 
     def _keys(self, rows: NDArray[Any]) -> list[Any]:
         rows = rows.copy()
-        whole = getattr(self, "whole_", [])  # not in files of earlier versions
-        for column in np.flatnonzero(whole):  # pandas makes 7.0 of 7 where another row is missing
+        for column in np.flatnonzero(self.whole_):  # pandas makes 7.0 of 7 where another row is missing
             rows[:, column] = [_whole(value) for value in rows[:, column].tolist()]
         if self.key is not None:
             return [self.key.format(*row) for row in rows.tolist()]

@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 
 from windtunnel.api.translation import Translation
 from windtunnel.atomic_write import replacing
+from windtunnel.encode.arrow import is_rounded, table_to_pandas
 from windtunnel.errors import BadInput, nearest
 
 PARQUET, CSV = (".parquet", ".pq"), (".csv.gz", ".csv")
@@ -65,7 +66,7 @@ def explain_damage(path: Path) -> Iterator[None]:
     """Raise ``BadInput`` with the name of a file for what pandas, Arrow and Python raise on damaged files."""
     try:
         yield
-    except (ValueError, EOFError, OSError, zlib.error) as error:
+    except (ValueError, EOFError, OSError, zlib.error, pa.ArrowException) as error:
         if isinstance(error, BadInput) or getattr(error, "errno", None) is not None:  # of the system: no such file
             raise
         if isinstance(error, UnicodeDecodeError):
@@ -93,8 +94,23 @@ def frame_of(table: pa.Table | pa.RecordBatch, text: Collection[str]) -> pd.Data
         table = table.replace_schema_metadata({**table.schema.metadata, b"pandas": json.dumps(pandas)})
     for at in texts:
         table = table.set_column(at, table.schema.names[at], _as_text(table.column(at)))
-    frame: pd.DataFrame = table.to_pandas()
-    return frame
+    return table_to_pandas(table).apply(_without_pandas_missing)
+
+
+def _without_pandas_missing(column: pd.Series) -> pd.Series:
+    """A column of pandas' nullable numbers or booleans as NumPy's, with NaN where values are missing.
+
+    Whole numbers beyond 2^53 beside missing ones stay as they are: NaN would round them.
+    """
+    numpy_dtype = getattr(column.dtype, "numpy_dtype", None)
+    if numpy_dtype is None or isinstance(column.dtype, np.dtype | pd.ArrowDtype):
+        return column
+    if not column.isna().any():
+        return column.astype(numpy_dtype)
+    if numpy_dtype == np.bool_:
+        return column.astype(object).mask(column.isna(), np.nan)
+    floats = column.astype(np.float64)
+    return column if numpy_dtype.kind in "iu" and is_rounded(floats) else floats
 
 
 def _as_text(column: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
@@ -117,6 +133,9 @@ def _read_csv(path: Path, text: Collection[str]) -> pd.DataFrame:
     if frame.iloc[:, -1:].isna().any(axis=None):
         _reject_short_rows(path)
     for name in frame.columns.difference([*text]):
+        if is_rounded(frame[name]):  # whole numbers beside missing ones; others have decimals, or are larger
+            with suppress(ValueError):
+                frame[name] = pd.read_csv(path, usecols=[name], dtype="Int64", **options)[name]
         if not pd.api.types.is_string_dtype(frame[name]):
             continue
         with suppress(ValueError):  # a text

@@ -78,7 +78,7 @@ class Comparison:
             "metric": history.metric if history else None,
             "epochs": len(history.epochs) - 1 if history else 0,
             "best_epoch": history.best_epoch if history else 0,
-            "kept": history.kept.name if history and history.kept else None,
+            "kept": history.kept.name if history else None,
             "candidates": [str(candidate) for candidate in history.candidates] if history else [],
             "versions": {name: version(name) for name in ("windtunnel", "torch", "scikit-learn", "lightgbm")},
         }

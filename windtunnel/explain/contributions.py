@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from windtunnel.encode import Batch
+from windtunnel.encode.evenly_spaced import evenly_spaced
 from windtunnel.modules.columns.affine import Affine
 from windtunnel.modules.linear.linear import Linear, LinearSkippingMissing
 from windtunnel.modules.linear.projection import Projection
@@ -122,7 +123,7 @@ class ScorePart:
         score, generator = self._score(None), torch.Generator().manual_seed(0)
         count, columns = len(rows.ids), len(self.raw.names)
         others = len(background.rows.ids)
-        chosen = torch.linspace(0, others - 1, min(samples, others), dtype=torch.float64).long()
+        chosen = evenly_spaced(others, samples)
         base = score(background.rows.take(chosen)).numpy()
         total = np.zeros((count, columns, base.shape[1]))
         squares = np.zeros_like(total)

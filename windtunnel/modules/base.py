@@ -135,6 +135,11 @@ class Module(nn.Module):
         """
         return None
 
+    @torch.jit.unused
+    def rejects_by_itself(self) -> bool:
+        """Whether the module has ``rejected_rows``, which may hold finite numbers too."""
+        return type(self).rejected_rows is not Module.rejected_rows
+
     def required_columns(self, wanted: Sequence[int], width: int) -> Sequence[int] | None:
         """The input columns that the wanted output columns depend on; None if all are required.
 

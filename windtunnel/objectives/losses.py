@@ -208,9 +208,11 @@ RAW_SCORE_LOSSES = ("logistic", *(loss.__name__ for loss in _LOGARITHMS))
 UNKNOWN_LOSS = "unknown"
 """The loss of a source whose own is not a function of scores and targets, or not supported."""
 NO_LOSS = (
-    "fit has no loss for the objective of this source: the targets of survival models (survival:cox, survival:aft, "
-    "Cox) are times whose sign says whether the event was seen, and other objectives may be unsupported. Give a "
-    "custom loss, loss=function(scores [B, K], target, weight); predict and windtunnel.compile need none"
+    "fit does not know the loss of this source: models do not store a custom objective, survival models "
+    "(survival:cox, survival:aft, Cox) have times as targets whose sign says whether the event was seen, and some "
+    "objectives are unsupported. Give loss='logistic' if the targets are 0 and 1 and the scores log-odds, "
+    "loss='squared' if the scores are values, or a function (scores [B, K], target, weight); predict and "
+    "windtunnel.compile need none"
 )
 
 
@@ -257,6 +259,15 @@ def loss_for(loss: str | Loss | None, head: Head) -> Loss:
     chosen: Loss = partial(function, **head.loss_options) if name == head.loss else function
     linked = head.task == "regression" and head.link != "identity" and name not in RAW_SCORE_LOSSES
     return LossOfPredictions(chosen, head) if linked else chosen
+
+
+def loss_text(loss: str | Loss | None, head: Head) -> str:
+    """The name of the loss that ``loss_for`` returns, with its options, such as "quantile (alpha=0.9)"."""
+    if loss is not None and not isinstance(loss, str):
+        return str(getattr(loss, "__name__", type(loss).__name__))
+    options = head.loss_options if loss in (None, head.loss) else {}
+    values = ", ".join(f"{name}={value}" for name, value in options.items())
+    return f"{loss or head.loss} ({values})" if values else loss or head.loss
 
 
 @dataclass(frozen=True)

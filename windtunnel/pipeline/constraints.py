@@ -1,4 +1,4 @@
-"""Constraints of a fitted pipeline that fine-tuning does not keep."""
+"""What a fitted pipeline was fitted with that fine-tuning does not keep: constraints of trees, weights of classes."""
 
 from __future__ import annotations
 
@@ -6,30 +6,59 @@ import re
 from typing import Any
 
 import numpy as np
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.ensemble import StackingClassifier
 
 from windtunnel.errors import warn_caller
 
 MONOTONE = re.compile(r"(.*__)?(monotone_constraints?|mc|monotonic_cst)")
 INTERACTION = re.compile(r"(.*__)?(interaction_constraints|interaction_cst)")
+CLASS_WEIGHTS = re.compile(r"(.*__)?(class_weights?|auto_class_weights|scale_pos_weight|is_unbalance|unbalance)")
 """The parameters of LightGBM, XGBoost, CatBoost and scikit-learn, maybe behind the names of steps."""
+CALIBRATING = (CalibratedClassifierCV, StackingClassifier)
+"""Fit the probabilities of others again, without weights."""
 
 
 def warn_of_constraints(pipeline: Any) -> None:
-    """Warn of monotone and interaction constraints of trees, which a residual model and joint training may break."""
+    """Warn of what ``fit`` does not keep: constraints of trees, and weights of classes."""
     if names := constraints(pipeline):
         warn_caller(
             f"the source has {' and '.join(names)}. translate() and compile() keep them, but fit() does not: it adds "
             "models without constraints. Check its predictions before you use them where a constraint must hold.",
         )
+    if names := class_weights(pipeline):
+        warn_caller(
+            f"the source has {' and '.join(names)}, and fit() weighs every row alike: it moves the probabilities back "
+            "to the frequencies of the classes, and with them the labels. Give it weights too, such as fit((X, y, "
+            "compute_sample_weight('balanced', y)), (X_valid, y_valid, ...)), or choose the decision threshold "
+            "afterwards.",
+        )
 
 
 def constraints(pipeline: Any) -> list[str]:
     """The parameters of a fitted pipeline, or of a LightGBM ``Booster``, that constrain its trees."""
+    return sorted(name for name, value in _parameters(pipeline).items() if _constrains(name, value))
+
+
+def class_weights(pipeline: Any) -> list[str]:
+    """The parameters of a fitted pipeline, or of a LightGBM ``Booster``, that weigh some classes more than others.
+
+    Those inside of a calibration, or of the members of a stack, do not count: what follows them undoes the weights.
+    """
+    parameters = {"": pipeline} | _parameters(pipeline)
+    undone = [f"{name}__".lstrip("_") for name, value in parameters.items() if isinstance(value, CALIBRATING)]
+    return sorted(
+        name
+        for name, value in parameters.items()
+        if _weighs(name, value)
+        and not any(name.startswith(inside) and not name.startswith(f"{inside}final_estimator") for inside in undone)
+    )
+
+
+def _parameters(pipeline: Any) -> dict[str, Any]:
     pipeline = getattr(pipeline, "best_estimator_", pipeline)
     parameters = pipeline.get_params() if hasattr(pipeline, "get_params") else getattr(pipeline, "params", {})
-    if not isinstance(parameters, dict):
-        return []
-    return sorted(name for name, value in parameters.items() if _constrains(name, value))
+    return parameters if isinstance(parameters, dict) else {}
 
 
 def _constrains(name: str, value: Any) -> bool:
@@ -40,3 +69,11 @@ def _constrains(name: str, value: Any) -> bool:
     if isinstance(value, str):  # such as "(1,0,-1)"
         return re.search("[1-9]", value) is not None
     return bool(np.any([*value.values()] if isinstance(value, dict) else value))
+
+
+def _weighs(name: str, value: Any) -> bool:
+    if not CLASS_WEIGHTS.fullmatch(name) or value is None or value is False or value == "None":
+        return False
+    if isinstance(value, str | bool) or (isinstance(value, list) and any(isinstance(one, dict) for one in value)):
+        return True
+    return len(np.unique(np.append([*value.values()] if isinstance(value, dict) else value, 1.0))) > 1

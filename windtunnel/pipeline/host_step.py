@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -11,9 +11,19 @@ import numpy as np
 import pandas as pd
 from scipy import sparse
 
+from windtunnel.encode import RowEncoder
 from windtunnel.encode.columns import is_missing
 from windtunnel.errors import BadInput
-from windtunnel.pipeline.expressions import Columns, Concatenated, Expression, MethodOutput, Raw, Step, Weighted
+from windtunnel.pipeline.expressions import (
+    Columns,
+    Concatenated,
+    Expression,
+    MethodOutput,
+    Raw,
+    Step,
+    Weighted,
+    columns_read,
+)
 
 if TYPE_CHECKING:  # loading a file without host steps needs no converters
     from windtunnel.translators.conversions import TokenCounts
@@ -127,11 +137,32 @@ class HostStep:
             raise BadInput(f"step {self.name!r}, kept on the host, gave {shape[0]} rows for {rows}.")
 
 
-def computed_names(hosts: Sequence[HostStep], names: Collection[str]) -> dict[int, str]:
-    """The names of the columns that steps on the host compute, where they differ from each other and from ``names``."""
-    labels = [host.labels for host in hosts if host.is_listed]
-    taken = Counter([*names, *(name for each in labels for name in each.values())])
-    unique = [each for each in labels if all(taken[name] == 1 for name in each.values())]
+def raw_columns_read(hosts: Iterable[HostStep]) -> set[int] | None:
+    """The positions of the raw columns that any of the steps reads; None for all."""
+    read = [columns_read(host.step.inputs) for host in hosts]
+    return None if None in read else set[int]().union(*(columns for columns in read if columns is not None))
+
+
+def computed_names(hosts: Sequence[HostStep], encoder: RowEncoder) -> dict[int, str]:
+    """The names of the columns that steps on the host compute, where these differ.
+
+    A column with the name of another one, or of a raw column that is read otherwise, is called "step__name", such as
+    "functiontransformer__age".
+    """
+    listed = [host for host in hosts if host.is_listed and host.labels]
+    read = raw_columns_read(host for host in hosts if host not in listed)
+    raw = range(encoder.width) if read is None else read.union(encoder.used_columns())
+    names = [] if encoder.names is None else [encoder.names[column] for column in raw]
+    taken = Counter([*names, *(name for host in listed for name in host.labels.values())])
+    labels = [
+        {
+            column: name if taken[name] == 1 else f"{host.name.rpartition('.')[2]}__{name}"
+            for column, name in host.labels.items()
+        }
+        for host in listed
+    ]
+    used = Counter([*names, *(name for each in labels for name in each.values())])
+    unique = [each for each in labels if all(used[name] == 1 for name in each.values())]
     return {column: name for each in unique for column, name in each.items()}
 
 

@@ -18,16 +18,20 @@ class BoostedSteps:
 
     statistics: int
     trees: int
-    network: int | None  # of its layers; None in files of earlier versions
+    network: int  # of its layers
     weight: float  # of the pipeline's scores in the sum with those of trees and network
 
     @classmethod
-    def of(cls, total: Any, steps: Sequence[Any]) -> BoostedSteps:
-        """The steps whose scores the step ``total`` adds to those of a pipeline."""
-        trees, network = _added(total), None
-        if isinstance(steps[trees].module, ResidualSum):
-            trees, network = _summand(steps[trees]), _added(steps[trees])
-        return cls(_summand(steps[trees]), trees, network, total.module.weight)
+    def of(cls, total: Any, steps: Sequence[Any]) -> BoostedSteps | None:
+        """The steps whose scores the step ``total`` adds to those of a pipeline; None if it adds others."""
+        both = steps[_added(total)]
+        if not isinstance(both.module, ResidualSum):
+            return None
+        trees, network = _summand(both), _added(both)
+        statistics = _summand(steps[trees])
+        if not _reads_rows(steps[statistics], CellStatistics):
+            return None
+        return cls(statistics, trees, network, total.module.weight)
 
 
 @dataclass(frozen=True)
@@ -57,9 +61,8 @@ class InstalledResiduals:
         if isinstance(steps[last].module, ResidualSum) and _reads_rows(steps[_added(steps[last])], ResidualModel):
             residual, last = _added(steps[last]), _summand(steps[last])
         if isinstance(steps[last].module, ResidualSum):
-            added = BoostedSteps.of(steps[last], steps)
-            if _reads_rows(steps[added.statistics], CellStatistics):
-                boosted, last = added, _summand(steps[last])
+            boosted = BoostedSteps.of(steps[last], steps)
+            last = last if boosted is None else _summand(steps[last])
         return cls(last, boosted, residual)
 
     def __bool__(self) -> bool:

@@ -24,7 +24,7 @@ class Causes:
     """The column is NaN or infinite exactly where one of these columns holds one of these kinds. Without roots it is
     always finite."""
     same_kind: bool = True
-    """True if there is at most one root, and the column is NaN where the root is and infinite where the root is."""
+    """Whether a NaN of the only root stays NaN, and an infinity stays an infinity; also true without roots."""
 
 
 NEVER = Causes(frozenset())

@@ -115,7 +115,7 @@ class ProgramStep(nn.Module):
     @torch.jit.unused
     def rejects_finite(self) -> bool:
         """Whether the source may reject finite numbers too."""
-        return type(self.module).rejected_rows is not Module.rejected_rows
+        return self.module.rejects_by_itself()
 
 
 class MethodSteps(nn.ModuleDict):

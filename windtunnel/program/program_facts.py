@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from windtunnel.encode import RowEncoder
 from windtunnel.modules.linear.linear import Linear
 from windtunnel.modules.tables.tfidf import TermSums
-from windtunnel.pipeline.host_step import HostStep
+from windtunnel.pipeline.host_step import HostStep, raw_columns_read
 from windtunnel.program.non_finite import cleared_by_scores, takes_missing
 from windtunnel.program.program import Program
 from windtunnel.program.row_slices import CPU, least_rows
@@ -39,8 +39,10 @@ class ProgramFacts:
         # The buffers of the first step that takes columns, whose device is that of the program.
         buffers = [take._buffers for step in program.steps for take in step.takes]
         self.buffers: dict[str, Tensor | None] = next(iter(buffers), {})
-        # The only step, where scores are sums of all numbers and of nothing else.
+        # The step, if it is the only one and sums all numbers; else None.
         self.sums = None if encoder.categories else _only_sums(program, width)
+        # The positions of the raw columns that steps on the host read; None for all.
+        self.host_columns = raw_columns_read(hosts)
         self.summed_counts = SummedCounts.of(program, encoder, hosts)
 
     @cached_property

@@ -41,7 +41,7 @@ class RawColumns:
         """The raw columns of a translation, in the order of the source."""
         encoder = net.encoder
         hosts = {column: host for host in net.hosts for column in host.columns}
-        computed = computed_names(net.hosts, encoder.names or [])
+        computed = computed_names(net.hosts, encoder)
 
         def source(column: int) -> int | HostStep:
             """The raw column that counts for a column, or the host step that computes it from several."""
@@ -67,7 +67,7 @@ class RawColumns:
             column = pd.Series(list(as_column(rows)), dtype=object)
             return pd.DataFrame({name: column for name in self.names})
         positions = [position for position in self.positions if position is not None and position < encoder.width]
-        raw = encoder.select(rows, every=not {*positions} <= {*encoder.used_columns()})
+        raw = encoder.select(rows, positions)
         values: dict[int | None, Any] = {position: raw[position] for position in positions}
         for place, computed in enumerate(encoder.numbers):
             if computed >= encoder.width:

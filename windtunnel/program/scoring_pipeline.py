@@ -21,6 +21,7 @@ from windtunnel.encode.rows import check_dense
 from windtunnel.errors import BadInput
 from windtunnel.pipeline.host_step import HostStep
 from windtunnel.program.head import Head
+from windtunnel.program.kept_modes import kept_modes
 from windtunnel.program.program import BEYOND_FLOAT32, Program
 from windtunnel.program.program_facts import ProgramFacts
 from windtunnel.program.row_slices import (
@@ -146,12 +147,12 @@ class ScoringPipeline(nn.Module):
             yield from self._encoded_counts(rows, at_once)
             return
         if counted and (few := self.encoder.encode_few(rows)) is not None:
-            source = self.encoder.source_rows(rows)
+            source = self.source_rows(rows)
             yield self.encoder.add_counts(few, {host.columns[0]: host.count(source) for host in self.hosts})
             return
         frame = self.encoder.select(rows)
         self._check_not_empty(frame)
-        frame, source, size = frame.reset_index(drop=True), self.encoder.source_rows(rows), at_once or len(frame)
+        frame, source, size = frame.reset_index(drop=True), self.source_rows(rows), at_once or len(frame)
         for start in range(0, len(frame), size):
             part = source[start : start + size]
             computed = [host.output(part) for host in self.hosts if host.tokens is None]
@@ -162,7 +163,7 @@ class ScoringPipeline(nn.Module):
 
     def _encoded_counts(self, rows: Rows, at_once: int | None) -> Iterator[Batch]:
         """Batches of what host steps count, and nothing else."""
-        source = self.encoder.source_rows(rows)
+        source = self.source_rows(rows)
         self._check_not_empty(source)
         size = at_once or len(source)
         for start in range(0, len(source), size):
@@ -323,10 +324,15 @@ class ScoringPipeline(nn.Module):
         summed = self._pipeline_of_summed_counts(self.facts())
         return self.engine if summed is None else summed.engine
 
+    def source_rows(self, rows: Rows) -> Any:
+        """Raw rows in the form that steps on the host take; columns that none of them reads may be missing."""
+        return self.encoder.source_rows(rows, self.facts().host_columns)
+
     @property
     def read_columns(self) -> Sequence[int]:
-        """The positions of the raw columns that are read: all of them where steps run on the host."""
-        return range(self.encoder.width) if self.hosts else self.encoder.used_columns()
+        """The positions of the raw columns that are read: all of them where a step on the host may read all."""
+        of_hosts = self.facts().host_columns
+        return range(self.encoder.width) if of_hosts is None else sorted({*self.encoder.used_columns()} | of_hosts)
 
     @property
     def counted_columns(self) -> set[int]:
@@ -356,12 +362,9 @@ class ScoringPipeline(nn.Module):
         """``run(numbers, ids)`` slice by slice, in eval mode on the device of the program; the output on the CPU."""
         facts = facts or self.facts()
         if self.training or facts.program.training:
-            was_training = self.training
-            self.eval()
-            try:
+            with kept_modes(self):
+                self.eval()
                 return self.run_in_slices(run, batch, facts)
-            finally:
-                self.train(was_training)
         return in_slices(
             run, batch, self._rows_at_once(), facts.device(), whole=facts.needs_all_rows, least=facts.least_rows
         )

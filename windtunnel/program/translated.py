@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from typing import Any, Self
 
@@ -24,7 +25,7 @@ from windtunnel.program.records.fidelity import CalibrationRows, Fidelity
 from windtunnel.program.records.hardening_result import HardeningResult
 from windtunnel.program.records.history import History
 from windtunnel.program.records.origin import Origin
-from windtunnel.program.records.simplification import Simplification
+from windtunnel.program.records.records import Records
 from windtunnel.program.records.strategy_choice import StrategyChoice
 from windtunnel.program.records.training_profile import TrainingProfile
 from windtunnel.program.residual_base import ResidualBase
@@ -84,16 +85,8 @@ class TranslatedPipeline(ScoringPipeline):
         Whether ``soften`` has not been called yet. Until then all parameters are frozen.
     strategy_choices : list of StrategyChoice
         How to run each ensemble of exact trees.
-    fidelity : Fidelity or None
-        R squared against the source pipeline on the calibration rows.
-    simplification : Simplification or None
-        What the passes of ``windtunnel.compile`` have left out.
-    hardened : bool
-        Whether ``harden`` made this translation.
-    hardening : HardeningResult or None
-        The change that ``harden`` measured; None where it was given no rows, or nothing was hardened.
-    history : History or None
-        What the last ``fit`` or ``refresh`` did.
+    records : Records
+        The results of operations, such as the history of a fit.
     profile : TrainingProfile or None
         How often the values of each raw column occur in the training rows of ``fit``, or in the calibration rows.
     """
@@ -111,11 +104,7 @@ class TranslatedPipeline(ScoringPipeline):
         softening: SofteningPlan | None = None,
         initial_weights: Mapping[str, Tensor] | None = None,
         strategy_choices: Sequence[StrategyChoice] = (),
-        fidelity: Fidelity | None = None,
-        simplification: Simplification | None = None,
-        hardened: bool = False,
-        hardening: HardeningResult | None = None,
-        history: History | None = None,
+        records: Records | None = None,
         profile: TrainingProfile | None = None,
     ) -> None:
         super().__init__(program, encoder, head, hosts)
@@ -124,8 +113,7 @@ class TranslatedPipeline(ScoringPipeline):
         self.softening = softening
         self.calibration: CalibrationRows | None = None
         self.strategy_choices = list(strategy_choices)
-        self.fidelity, self.simplification = fidelity, simplification
-        self.hardened, self.hardening, self.history, self.profile = hardened, hardening, history, profile
+        self.records, self.profile = records or Records(), profile
         self.initial_weights = InitialWeights(program)
         self.initial_weights.update(initial_weights or {})
         self.eval()
@@ -229,7 +217,7 @@ class TranslatedPipeline(ScoringPipeline):
             softening=self.softening,
             calibration=self.calibration,
             initial_weights=self.initial_weights,
-            fidelity=self.fidelity,
+            records=self.records,
             strategy_choices=list(self.strategy_choices),
         )
 
@@ -239,7 +227,7 @@ class TranslatedPipeline(ScoringPipeline):
         self.replace_modules(dict(enumerate(state.modules)))
         self.exact_modules = dict(state.exact_modules)
         self.softening, self.calibration = state.softening, state.calibration
-        self.initial_weights, self.fidelity = state.initial_weights, state.fidelity
+        self.initial_weights, self.records = state.initial_weights, state.records
         self.strategy_choices = list(state.strategy_choices)
 
     @contextmanager
@@ -272,23 +260,28 @@ class TranslatedPipeline(ScoringPipeline):
         self.batch_size = batch_size or self.batch_size
         self.strategy_choices = self.strategy_choices if strategy_choices is None else list(strategy_choices)
 
-    def record(
-        self,
-        *,
-        fidelity: Fidelity | None = None,
-        simplification: Simplification | None = None,
-        hardened: bool = False,
-        hardening: HardeningResult | None = None,
-        history: History | None = None,
-        profile: TrainingProfile | None = None,
-    ) -> None:
-        """Keep the result of an operation for the report; what is None stays."""
-        self.fidelity = fidelity or self.fidelity
-        self.simplification = simplification or self.simplification
-        self.hardened = hardened or self.hardened
-        self.hardening = hardening or self.hardening
-        self.history = history or self.history
-        self.profile = profile or self.profile
+    def record(self, **results: Any) -> None:
+        """Keep results of an operation, by their names in ``Records``."""
+        self.records = replace(self.records, **results)
+
+    def keep_profile(self, profile: TrainingProfile) -> None:
+        """Keep the profile of other training rows."""
+        self.profile = profile
+
+    @property
+    def history(self) -> History | None:
+        """What the last ``fit`` or ``refresh`` did."""
+        return self.records.history
+
+    @property
+    def fidelity(self) -> Fidelity | None:
+        """R squared against the source pipeline on the calibration rows."""
+        return self.records.fidelity
+
+    @property
+    def hardening(self) -> HardeningResult | None:
+        """The change that ``harden`` measured; None where it was given no rows, or nothing was hardened."""
+        return self.records.hardening
 
     def forward(self, numbers: Tensor, ids: Tensor) -> Tensor:
         """Raw scores ``[B, K]`` of encoded rows.

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from windtunnel.modules.base import Module
 from windtunnel.program.head import Head
 from windtunnel.program.initial_weights import InitialWeights
 from windtunnel.program.program import Program
-from windtunnel.program.records.fidelity import CalibrationRows, Fidelity
+from windtunnel.program.records.fidelity import CalibrationRows
 from windtunnel.program.records.origin import Origin
+from windtunnel.program.records.records import Records
 from windtunnel.program.records.strategy_choice import StrategyChoice
 from windtunnel.program.translate_options import SofteningPlan
+
+if TYPE_CHECKING:
+    from windtunnel.program.translated import TranslatedPipeline
 
 
 @dataclass(frozen=True)
@@ -31,5 +36,9 @@ class TranslationState:
     softening: SofteningPlan | None
     calibration: CalibrationRows | None
     initial_weights: InitialWeights
-    fidelity: Fidelity | None
+    records: Records
     strategy_choices: Sequence[StrategyChoice]
+
+    def install(self, net: TranslatedPipeline) -> None:
+        """Let a translation run what it ran at the time of this state."""
+        net.restore(self)

@@ -29,7 +29,7 @@ class Node:
 
     def rejects_finite(self) -> bool:
         """Whether the source may reject finite numbers, as Box-Cox rejects negative ones."""
-        return type(self.module).rejected_rows is not Module.rejected_rows
+        return self.module.rejects_by_itself()
 
 
 Source = Node | int

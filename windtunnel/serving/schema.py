@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from windtunnel.encode import RowEncoder
+from windtunnel.encode.vocabulary import EXACT_INTEGERS
 from windtunnel.program.head import Head
 from windtunnel.program.translated import TranslatedPipeline
 
@@ -52,7 +54,8 @@ class Schema:
         texts = set[int]().union(*(reader.encoder.columns_by_kind()[1] | reader.counted_columns for reader in readers))
         if encoder.names is not None and not encoder.flat:
             columns = sorted(set[int]().union(*(reader.read_columns for reader in readers)))
-            inputs = [Column(encoder.names[at], "BYTES" if at in texts else "FP64", (-1,)) for at in columns]
+            types = dict.fromkeys(_large_integers(encoder), "INT64") | dict.fromkeys(texts, "BYTES")
+            inputs = [Column(encoder.names[at], types.get(at, "FP64"), (-1,)) for at in columns]
         else:
             shape = (-1,) if encoder.flat else (-1, encoder.width)
             inputs = [Column("rows", "BYTES" if texts or encoder.flat else "FP64", shape)]
@@ -78,6 +81,15 @@ def choices(net: TranslatedPipeline) -> dict[str, list[Any]]:
 def datatype_of(values: np.ndarray[Any, Any]) -> str:
     """The type of the protocol for an array."""
     return {"f": "FP64", "i": "INT64", "u": "UINT64", "b": "BOOL"}.get(values.dtype.kind, "BYTES")
+
+
+def _large_integers(encoder: RowEncoder) -> set[int]:
+    """The columns with whole numbers among their categories that FP64 does not tell apart."""
+    return {
+        category.column
+        for category in encoder.categories
+        if any(isinstance(value, int) and abs(value) >= EXACT_INTEGERS for value in category.vocabulary.values)
+    }
 
 
 def _label_type(head: Head) -> str:

@@ -11,6 +11,7 @@ import numpy as np
 from starlette.responses import Response
 
 from windtunnel.encode import Rows
+from windtunnel.encode.vocabulary import EXACT_INTEGERS
 from windtunnel.errors import BadInput
 from windtunnel.serving.messages import parse_json
 from windtunnel.serving.responses import json_response, to_json
@@ -125,8 +126,10 @@ def _of_json(data: list[Any], datatype: str, dimensions: int) -> np.ndarray[Any,
         return np.array(flat, dtype=object)
     if wrong := [value for value in flat if value is not None and not _holds(datatype, value)]:
         raise ValueError(str(wrong[0])[:100])
-    missing = any(value is None for value in flat)
-    return np.array(flat, dtype="f8" if missing else _TYPES[datatype])
+    if not any(value is None for value in flat):
+        return np.array(flat, dtype=_TYPES[datatype])
+    large = any(value is not None and abs(value) >= EXACT_INTEGERS for value in flat)
+    return np.array(flat, dtype=object if large and "INT" in datatype else "f8")  # float64 would round whole numbers
 
 
 def _holds(datatype: str, value: Any) -> bool:

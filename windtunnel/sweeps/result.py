@@ -120,6 +120,6 @@ def history(study: optuna.Study, objectives: list[str]) -> pd.DataFrame:
             values = trial.values or [float("nan")] * len(objectives)
             row = {"trial": trial.number, "state": trial.state.name.lower()}
             row |= dict(zip(objectives, values, strict=True)) | attrs["options"]
-            row["trained_epochs"] = attrs.get("trained_epochs", attrs.get("epochs"))  # "epochs" in earlier studies
+            row["trained_epochs"] = attrs["trained_epochs"]
             rows.append(row | {name: attrs[name] for name in ("best_epoch", "seconds", "default")})
     return pd.DataFrame(rows)

@@ -12,12 +12,14 @@ import torch
 from torch import Tensor
 
 from windtunnel.errors import BadInput, warn_caller
+from windtunnel.objectives.losses import loss_text
 from windtunnel.objectives.metrics import Metric
 from windtunnel.program.installed_residuals import InstalledResiduals
 from windtunnel.program.records.fit_details import TermSummary
 from windtunnel.program.records.history import History
 from windtunnel.program.records.training_profile import TrainingProfile
 from windtunnel.program.translated import TranslatedPipeline
+from windtunnel.trainers.calibration import calibration, reliability
 from windtunnel.trainers.data.encoded_rows import LazilyEncodedRows
 from windtunnel.trainers.data.labelled_rows import LabelledRows
 from windtunnel.trainers.loop.checkpoints import CheckpointOptions
@@ -25,16 +27,15 @@ from windtunnel.trainers.loop.data_module import DataModule
 from windtunnel.trainers.loop.evaluation import Evaluation, Evaluator
 from windtunnel.trainers.loop.trainer_options import TrainerOptions
 from windtunnel.trainers.recipe import Recipe
-from windtunnel.trainers.residual.candidates import Candidate, candidate_results, select, value_of
+from windtunnel.trainers.residual.candidates import Candidate, candidate_results, select
 from windtunnel.trainers.residual.init_scores import InitScorer, append_scores
 from windtunnel.trainers.residual.installation import (
     PipelineState,
     install_boosted,
-    install_pipeline,
     install_residual,
 )
 from windtunnel.trainers.residual.validation_rows import MAX_ROWS, max_validation_rows
-from windtunnel.trainers.summaries import calibration, reliability, summarise_terms
+from windtunnel.trainers.term_summaries import summarise_terms
 from windtunnel.trainers.train_candidates import FitRun, train_candidates
 
 RANKER_WARNING = (
@@ -82,15 +83,16 @@ def finetune(
         epochs=training.epochs,
         metric=metric.name,
         greater_is_better=metric.greater_is_better,
-        start=value_of(trained.initial),
-        start_loss=trained.initial.loss,
-        best=value_of(best.shown),
+        start=trained.initial.shown.metric,
+        start_loss=trained.initial.shown.loss,
+        best=best.shown.metric,
         best_epoch=best.epoch or 0,
         validated_on=data.validated_on,
         seconds=time.perf_counter() - began,
         candidates=candidate_results(candidates, best, metric),
         validation_rows=getattr(data.valid, "size", None),
         shared_fraction=data.shared_fraction,
+        loss_name=loss_text(recipe.loss, net.head),
         epoch_rule=training.epoch_rule,
         stopped=training.stopped,
     )
@@ -98,7 +100,7 @@ def finetune(
 
     # What the history says about it.
     if data.encoded_rows is not None:
-        net.record(profile=TrainingProfile.of(net.encoder, net.hosts, data.encoded_rows))
+        net.keep_profile(TrainingProfile.of(net.encoder, net.hosts, data.encoded_rows))
     terms = _terms(net, data, validation, scores, recipe)
     calibrated = calibration(reliability_before, net, validation, scores)
     net.record(history=replace(history, terms=terms, calibration=calibrated, seconds=time.perf_counter() - began))
@@ -129,7 +131,7 @@ def _select_as_installed(
         evaluation = _evaluate_part(net, best, recipe, data)
         shrunken = replace(best, installed=evaluation)
         whole = select([each for each in candidates if each.installed_part == 1], metric)
-        if metric.better(evaluation.metric, value_of(whole)):
+        if metric.better(evaluation.metric, whole.metric):
             return shrunken, [shrunken if each is best else each for each in candidates]
         part = f"{best.installed_part:.1%} of its change, as much as may be installed,"
         rejected = replace(shrunken, rejected=f"{part} gives no better {metric.name} than {whole.name}")
@@ -164,7 +166,7 @@ def _as_before(candidate: Candidate) -> Candidate:
 def _install(net: TranslatedPipeline, best: Candidate) -> None:
     """Give the translation the pipeline and the residual models of the selected candidate, these shrunken."""
     assert best.pipeline is not None  # it is not rejected
-    install_pipeline(net, best.pipeline)
+    best.pipeline.install(net)
     if best.boosted is not None:
         install_boosted(net, best.boosted.shrunken(best.installed_part))
     if best.residual is not None:

@@ -13,7 +13,7 @@ from windtunnel.program.softening import rescale_probabilities, soften, trainabl
 from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.trainers.data.labelled_rows import LabelledRows
 from windtunnel.trainers.loop.data_module import DataModule
-from windtunnel.trainers.loop.evaluation import Evaluator, evaluate_program
+from windtunnel.trainers.loop.evaluation import Evaluation, Evaluator, evaluate_program
 from windtunnel.trainers.loop.training import TrainingResult
 from windtunnel.trainers.recipe import Recipe
 from windtunnel.trainers.residual.candidates import Candidate
@@ -52,11 +52,11 @@ class TrainedTranslation:
         """The candidates of a training that has left the translation with the best epoch."""
         epoch_0, state, tuned = training.epochs[0], net.state(), None
         if training.best_epoch:
-            tuned = Candidate(JOINT, training.best_metric, training.best_loss, training.best_epoch, pipeline=state)
+            tuned = Candidate(JOINT, training.best, training.best_epoch, pipeline=state)
         elif len(training.epochs) > 1:
             tuned = Candidate(JOINT, None, rejected=f"no epoch improves {metric.name}")
         name = SOFT_TREES if softened else "translation"
-        untrained = Candidate(name, epoch_0.metric, epoch_0.val_loss, epoch=0, pipeline=state)
+        untrained = Candidate(name, Evaluation(epoch_0.val_loss, epoch_0.metric), epoch=0, pipeline=state)
         return cls(metric, training, untrained, source, tuned, softened)
 
     @property
@@ -114,8 +114,8 @@ def source_candidate(net: TranslatedPipeline, data: DataModule, recipe: Recipe) 
         return None
     source = PipelineState.source(net)
     program = deepcopy(source.exact_program())
-    loss, value = evaluate_program(net, program, recipe, data.valid)
-    return Candidate("source pipeline", value, loss, pipeline=replace(source, program=program))
+    evaluation = evaluate_program(net, program, recipe, data.valid)
+    return Candidate("source pipeline", evaluation, pipeline=replace(source, program=program))
 
 
 def compare_with_source(

@@ -6,8 +6,7 @@ import time
 from copy import deepcopy
 from dataclasses import dataclass, replace
 
-import torch
-
+from windtunnel.encode.evenly_spaced import evenly_spaced
 from windtunnel.objectives.metrics import Metric
 from windtunnel.program.installed_residuals import without_residuals
 from windtunnel.program.records.fidelity import CalibrationRows
@@ -94,8 +93,8 @@ def _evaluate_and_remove_residuals(net: TranslatedPipeline, data: DataModule, re
     pipeline = without_residuals(net.program)
     if pipeline is None:
         return None
-    loss, value = evaluate_program(net, net.program, recipe, data.valid)
-    earlier = Candidate("translation", value, loss, pipeline=net.state())
+    evaluation = evaluate_program(net, net.program, recipe, data.valid)
+    earlier = Candidate("translation", evaluation, pipeline=net.state())
     net.replace_program(pipeline, origins=net.origins[: len(pipeline.steps)])
     return earlier
 
@@ -131,7 +130,7 @@ def _without_training(run: FitRun, reason: str) -> TrainedCandidates:
         evaluation = evaluate_program(net, net.program, recipe, valid)
     metric = evaluator.metric
     result = TrainingResult.without_training(metric.name, evaluation, began, reason)
-    translation = Candidate("translation", evaluation.metric, evaluation.loss, epoch=0, pipeline=net.state())
+    translation = Candidate("translation", evaluation, epoch=0, pipeline=net.state())
     source = source_candidate(net, data, recipe) if net.exact_modules else None
     return TrainedCandidates(metric, result, [translation, *([] if source is None else [source])], translation)
 
@@ -249,6 +248,5 @@ def _calibration_rows(net: TranslatedPipeline, data: DataModule, processes: int)
         return None
     if len(rows.ids) < FEWEST_CALIBRATION_ROWS:
         return None
-    index = torch.linspace(0, len(rows.ids) - 1, min(len(rows.ids), MAX_CALIBRATION_ROWS), dtype=torch.float64).long()
-    batch = rows.take(index)
+    batch = rows.take(evenly_spaced(len(rows.ids), MAX_CALIBRATION_ROWS))
     return CalibrationRows.of(batch, net.head.methods, net, batch)

@@ -30,7 +30,7 @@ from sklearn.preprocessing import (
 from wide_table import FRAME, LABEL, NUMBERS, TEXTS, bins, few_trees, modules, one_hot, probabilities, table
 
 import windtunnel
-from windtunnel.assemble import Assembly
+from windtunnel.assemble import assemble
 from windtunnel.errors import BadInput
 from windtunnel.export import serving
 from windtunnel.modules.columns.affine import Affine
@@ -120,8 +120,8 @@ def compiled(name: str) -> windtunnel.Translation:
 
 
 def found(net: windtunnel.Translation) -> Simplification:
-    assert net.simplification is not None
-    return net.simplification
+    assert net.records.simplification is not None
+    return net.records.simplification
 
 
 @pytest.mark.parametrize("name", PIPELINES)
@@ -150,7 +150,7 @@ def test_what_the_source_rejects_is_rejected_and_nothing_else(name: str) -> None
 
 @pytest.mark.parametrize("name", PIPELINES)
 def test_less_is_computed(name: str) -> None:
-    before = Assembly(fitted(name), dtype=torch.float64, exact=True)
+    before = assemble(fitted(name), dtype=torch.float64, exact=True)
     values = [
         torch.zeros(2, len(before.encoder.numbers)).double(),
         torch.zeros(2, len(before.encoder.categories)).long(),

@@ -10,8 +10,8 @@ from windtunnel.program.records.history import CandidateResult, Epoch, History
 
 REASON = "needs more than 1 standard error. More validation rows would help"
 HISTORY = History(
-    [Epoch(0, None, 0.7, 0.6, 0.1, 1.0), Epoch(1, 0.6, 0.69, 0.61, 0.1, 1.0)],
-    *("auroc", True, 0.6, 0.6, 0, "held-out rows", 2.0),
+    [Epoch(0, None, 0.7, 0.6, 0.1, 1.0, 0), Epoch(1, 0.6, 0.69, 0.61, 0.1, 1.0, 5)],
+    *("auroc", True, 0.6, 0.7, 0.6, 0, "held-out rows", 2.0),
     [
         CandidateResult("source pipeline", 0.6, 0.7, None, None, True, "best auroc"),
         CandidateResult("residual model", 0.61, 0.69, 0.037, 0.04, False, REASON, 1000, 1),

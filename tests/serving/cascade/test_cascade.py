@@ -32,7 +32,7 @@ from windtunnel.errors import InvalidOption
 from windtunnel.serving.cascade.groups import GroupedPipeline
 from windtunnel.serving.cascade.selection import efficient_groups
 from windtunnel.serving.cascade.statistics import FeatureGroup
-from windtunnel.serving.cascade.threshold import NEVER, choose_threshold, loss_of_auc
+from windtunnel.serving.cascade.threshold import NEVER, choose_threshold, drop_of_auroc
 from windtunnel.serving.cascade.timing import RowSeconds
 from windtunnel.serving.cascade.top_k import TopK, top_k_quality
 
@@ -110,7 +110,7 @@ def test_other_rows_lose_more_than_allowed_in_few_cases():
     assert 0 < broken <= 0.08 * 200
 
 
-def test_loss_of_auc():
+def test_drop_of_auroc():
     generator = np.random.default_rng(0)
     correct = generator.integers(2, size=3000)
     score = correct + generator.normal(size=3000)
@@ -118,14 +118,14 @@ def test_loss_of_auc():
 
     def loss(some):
         full, small = (np.stack([-scores, scores], axis=1)[some] for scores in (score, blurred))
-        return loss_of_auc(full, small, correct[some])
+        return drop_of_auroc(full, small, correct[some])
 
     whole = loss(np.arange(3000))
     assert whole.full_metric == pytest.approx(roc_auc_score(correct, score))
-    assert whole.full_metric - whole.loss == pytest.approx(roc_auc_score(correct, blurred))
-    drawn = [loss(generator.integers(3000, size=3000)).loss for _ in range(200)]
+    assert whole.full_metric - whole.drop == pytest.approx(roc_auc_score(correct, blurred))
+    drawn = [loss(generator.integers(3000, size=3000)).drop for _ in range(200)]
     assert whole.standard_error == pytest.approx(np.std(drawn), rel=0.2)
-    assert whole.upper == pytest.approx(whole.loss + 1.645 * whole.standard_error)
+    assert whole.upper == pytest.approx(whole.drop + 1.645 * whole.standard_error)
 
 
 def test_a_rare_class_needs_auc():
@@ -143,7 +143,7 @@ def test_a_class_with_one_row_has_no_standard_error_of_auc_and_no_early_answers(
     correct = np.zeros(1000, dtype=int)
     correct[3] = 1
     full[3] = 0, 1
-    assert np.isnan(loss_of_auc(full, small, correct).standard_error)
+    assert np.isnan(drop_of_auroc(full, small, correct).standard_error)
     assert choose_threshold(small, full, correct, 0.001, "auroc").confidence == NEVER
 
 

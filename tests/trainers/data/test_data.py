@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 import torch
 from small_net import TASKS, SmallNet, rows
-from torch.utils.data import DataLoader, Dataset, TensorDataset
+from torch.utils.data import BatchSampler, DataLoader, Dataset, DistributedSampler, TensorDataset
 
 from windtunnel.encode import Batch
 from windtunnel.errors import BadInput
@@ -72,6 +72,13 @@ def test_each_epoch_has_its_own_order(net: SmallNet) -> None:
     assert torch.equal(_joined(again)[0], one)
     other = loader(net, X, y, batch_size=16, seed=4)
     assert not torch.equal(_joined(other)[0], zero)
+
+
+def test_the_sampler_inside_of_a_batch_sampler_is_told_the_epoch(net: SmallNet) -> None:
+    sampler = DistributedSampler([*range(6)], num_replicas=1, rank=0)
+    batches = DataLoader(TensorDataset(torch.arange(6)), batch_sampler=BatchSampler(sampler, 2, drop_last=False))
+    LoaderAdapter(net, batches, training=True).set_epoch(3)
+    assert sampler.epoch == 3
 
 
 def test_shuffling_leaves_the_global_generator_alone(net: SmallNet) -> None:

@@ -7,6 +7,7 @@ import pytest
 
 from windtunnel.objectives.metrics import Metric
 from windtunnel.program.head import Head
+from windtunnel.trainers.loop.evaluation import Evaluation
 from windtunnel.trainers.residual.boosted.boosted_candidate import in_their_place
 from windtunnel.trainers.residual.candidates import Candidate, candidate_results, select
 from windtunnel.trainers.residual.significance import SignificanceTest
@@ -20,7 +21,7 @@ from windtunnel.trainers.residual.significance import SignificanceTest
 def test_a_boosted_residual_is_rejected_only_where_it_is_worse(
     gain: float, error: float, significant: bool, worse: bool
 ) -> None:
-    assert SignificanceTest(gain, error, 100, significant).worse == worse
+    assert SignificanceTest(gain, error, 100, "" if significant else "no gain").worse == worse
 
 
 @pytest.mark.parametrize(
@@ -31,19 +32,19 @@ def test_a_boosted_residual_is_rejected_only_where_it_is_worse(
 def test_it_takes_the_place_of_others_unless_it_is_rejected_or_the_pipeline_is_better(
     auroc: float, rejected: str, kept: str
 ) -> None:
-    test, failed = (SignificanceTest(0.1, 0.01, 100, significant) for significant in (True, False))
+    test, failed = (SignificanceTest(0.1, 0.01, 100, reason) for reason in ("", "no gain"))
     candidates = [
-        Candidate("translation", 0.80),
-        Candidate("tree-block weights", 0.87, test=failed, rejected="not significant"),
-        Candidate("interactions", 0.85, test=test),
-        Candidate("residual model", 0.83, test=test),
+        Candidate("translation", Evaluation(0.5, 0.80)),
+        Candidate("tree-block weights", Evaluation(0.5, 0.87), test=failed, rejected="not significant"),
+        Candidate("interactions", Evaluation(0.5, 0.85), test=test),
+        Candidate("residual model", Evaluation(0.5, 0.83), test=test),
     ]
     metric = Metric("auroc", Head("binary", "sigmoid", "logistic", classes=np.arange(2)))
-    of_all = in_their_place(Candidate("mean", auroc, test=test, rejected=rejected), candidates, metric)
+    of_all = in_their_place(Candidate("mean", Evaluation(0.5, auroc), test=test, rejected=rejected), candidates, metric)
     assert [each.name for each in of_all] == [*(each.name for each in candidates), "mean"]
     assert select(of_all, metric).name == kept
     reasons = [each.rejected for each in of_all[2:4]]
-    assert reasons == (["mean replaces it"] * 2 if kept == "mean" else ["", ""])
+    assert all(reason.startswith("mean replaces it") == (kept == "mean") for reason in reasons)
     assert of_all[1].rejected == "not significant"
     best = select(of_all, metric)
     (told,) = (each.reason for each in candidate_results(of_all, best, metric) if each.kept)

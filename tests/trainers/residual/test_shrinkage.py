@@ -114,4 +114,4 @@ def test_a_part_that_is_worse_than_the_translation_is_not_installed(monkeypatch:
 
 @pytest.mark.parametrize(("error", "factor"), [(1.0, 0.75), (0.2, 0.99), (float("nan"), 1.0)])
 def test_the_factor_follows_the_standard_error(error: float, factor: float) -> None:
-    assert SignificanceTest(2.0, error, 100, True).shrinkage == pytest.approx(factor)
+    assert SignificanceTest(2.0, error, 100).shrinkage == pytest.approx(factor)

@@ -15,7 +15,6 @@ from torch import Tensor
 from windtunnel.compiler.native.build import library
 from windtunnel.compiler.native.image import ImageWriter
 from windtunnel.compiler.native.lowering import NotNative, lower, trace
-from windtunnel.modules.base import Module
 from windtunnel.program.non_finite import NOT_FINITE, OUTSIDE
 from windtunnel.program.program import IDS, NUMBERS, ProgramStep
 
@@ -67,7 +66,7 @@ class PartWriter:
 
     def rejected_rows(self, step: ProgramStep) -> int:
         """The column that is not 0 where a step rejects a row."""
-        only_finite = set(step.rejects) == NOT_FINITE and type(step.module).rejected_rows is Module.rejected_rows
+        only_finite = set(step.rejects) == NOT_FINITE and not step.module.rejects_by_itself()
         (column,) = trace(_is_not_finite if only_finite else step.rejected_input, self.image, *self._input(step))
         return column
 

@@ -58,8 +58,8 @@ def save(net: TranslatedPipeline, path: str | PathLike[str]) -> None:
     Raises
     ------
     UnfaithfulOption
-        A part that data cannot hold: labels of an unusual type, text that is no Unicode, or a module that is not in the
-        table of modules.
+        A part that data cannot hold: labels of an unusual type, text that is no Unicode, a module that is not in the
+        table of modules, or too many names.
     """
     write_atomically(path, pack(net))
 
@@ -105,11 +105,7 @@ def _graph_data(net: TranslatedPipeline, exact: Mapping[str, ProgramStep], zero:
         encoder=encoder_data(net.encoder),
         hosts=[host_data(host) for host in net.hosts],
         untranslated=net.untranslated,  # type: ignore[arg-type]  # checked when it is made
-        fidelity=net.fidelity,
-        simplification=net.simplification,
-        hardened=net.hardened,
-        hardening=net.hardening,
-        history=net.history,
+        records=net.records,
         choices=net.strategy_choices,
         profile=None if net.profile is None else profile_data(net.profile),
         native=isinstance(net.engine, NativeEngine),
@@ -154,11 +150,7 @@ def _rebuilt(text: str, tensors: Mapping[str, Tensor], host: Any, trusted: bool,
         softening=graph.softening,
         initial_weights=_initial_weights(graph, start, weights),
         strategy_choices=graph.choices,
-        fidelity=graph.fidelity,
-        simplification=graph.simplification,
-        hardened=graph.hardened,
-        hardening=graph.hardening,
-        history=graph.history,
+        records=graph.records,
         profile=read_profile(graph.profile, counts),
     )
     try_net(net, graph.native)

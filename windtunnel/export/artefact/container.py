@@ -18,7 +18,7 @@ import torch
 from safetensors import SafetensorError
 from torch import Tensor
 
-from windtunnel.errors import BadFile
+from windtunnel.errors import BadFile, UnfaithfulOption
 
 METADATA, DIGEST = "windtunnel", "sha256"
 """The metadata key of the JSON text, and the name of the tensor uint8 ``[32]`` that holds the hash."""
@@ -33,14 +33,17 @@ EXPORTED = {"constants.pkl": "a TorchScript file", "extra/windtunnel.json": "a f
 
 
 def pack(text: str, tensors: Mapping[str, Tensor]) -> bytes:
-    """The bytes of a file with a JSON text and tensors; the same content always gives the same bytes."""
+    """The bytes of a file with a JSON text and tensors; the same content always gives the same bytes.
+
+    ``UnfaithfulOption`` for names that take more than ``HEADER_BYTES``.
+    """
     content = {
         name: value.detach().cpu().clone(memory_format=torch.contiguous_format) for name, value in tensors.items()
     }
     content = dict(_narrowed(name, value) for name, value in content.items())
     data = safetensors.torch.save(content | {DIGEST: _digest(text, content)}, {METADATA: text})
     if (size := int.from_bytes(data[:8], "little")) > HEADER_BYTES:
-        raise BadFile(
+        raise UnfaithfulOption(
             f"the header of the file would have {size} bytes; an artefact takes at most {HEADER_BYTES}. "
             "Leave out what has the most names, such as a vectorizer of very many terms."
         )

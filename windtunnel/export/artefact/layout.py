@@ -10,15 +10,12 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from windtunnel.encode import CategoryColumn
-from windtunnel.program.records.fidelity import Fidelity
-from windtunnel.program.records.hardening_result import HardeningResult
-from windtunnel.program.records.history import History
 from windtunnel.program.records.origin import Origin
-from windtunnel.program.records.simplification import Simplification
+from windtunnel.program.records.records import Records
 from windtunnel.program.records.strategy_choice import StrategyChoice
 from windtunnel.program.translate_options import SofteningPlan
 
-SCHEMA = 4
+SCHEMA = 5
 """The number of the layout that this version writes and reads; it grows with every change of a field in this file."""
 STRICT = ConfigDict(strict=True, extra="forbid", frozen=True, ser_json_inf_nan="constants")
 
@@ -167,11 +164,7 @@ class GraphData(Strict):
     encoder: EncoderData
     hosts: list[HostData]
     untranslated: Literal["cache", "stream", "error"]
-    fidelity: Fidelity | None
-    simplification: Simplification | None
-    hardened: bool
-    hardening: HardeningResult | None
-    history: History | None
+    records: Records
     choices: list[StrategyChoice]
     profile: ProfileData | None = None
     native: bool = False

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from windtunnel.encode import Batch
+from windtunnel.encode.evenly_spaced import evenly_spaced
 from windtunnel.errors import warn_caller
 
 OUTPUT_METHODS = ("predict_proba", "decision_function", "predict", "transform", "score_samples")
@@ -65,7 +66,7 @@ class CalibrationRows:
         """At most ``MAX_ROWS`` of the rows, evenly spaced."""
         if len(self.outputs) <= MAX_ROWS:
             return self
-        rows = torch.linspace(0, len(self.outputs) - 1, MAX_ROWS, dtype=torch.float64).long()
+        rows = evenly_spaced(len(self.outputs), MAX_ROWS)
         return replace(self, batch=self.batch.take(rows), outputs=self.outputs[rows.numpy()])
 
 

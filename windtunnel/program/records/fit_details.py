@@ -19,7 +19,8 @@ class CellSummary:
     def text(self, unit: str) -> str:
         """The cell in a line, such as "origin=ORD x hour=18: +0.41 log-odds, 1,204 rows"."""
         label = f" for class {self.output}" if self.output else ""
-        return f"{self.values}: {self.contribution:+.3g}{_unit(unit)}{label}, {self.rows:,} row{'s' * (self.rows != 1)}"
+        rows = f"{self.rows:,} row{'s' * (self.rows != 1)}"
+        return f"{self.values}: {self.contribution:+.3g}{_unit_text(unit)}{label}, {rows}"
 
 
 @dataclass(frozen=True)
@@ -43,11 +44,11 @@ class TermSummary:
         cells = "; ".join(cell.text(unit) for cell in self.cells)
         return (
             f"{self.name}: validation gain {change_text(self.gain)}; "
-            f"adds {self.low:+.3g} to {self.high:+.3g}{_unit(unit)}; most in total: {cells}"
+            f"adds {self.low:+.3g} to {self.high:+.3g}{_unit_text(unit)}; most in total: {cells}"
         )
 
 
-def _unit(name: str) -> str:
+def _unit_text(name: str) -> str:
     """The unit behind a number; none where it would only say that the number is part of a score."""
     return "" if name in ("prediction", "raw score") else f" {name}"
 

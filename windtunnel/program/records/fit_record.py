@@ -33,8 +33,8 @@ class Epoch:
     learning_rate : float
     seconds : float
         Wall time of training and validation.
-    step : int or None
-        Optimizer steps since training began; None in files of older versions.
+    step : int
+        Optimizer steps since training began.
     """
 
     epoch: int
@@ -43,7 +43,7 @@ class Epoch:
     metric: float
     learning_rate: float
     seconds: float
-    step: int | None = None
+    step: int
 
 
 @dataclass(frozen=True)
@@ -109,45 +109,38 @@ class FitRecord:
     metric: str
     greater_is_better: bool
     start: float
+    start_loss: float
     best: float
     best_epoch: int
     validated_on: str
     seconds: float
-    candidates: list[CandidateResult] = field(default_factory=list)
+    candidates: list[CandidateResult]
     validation_rows: int | None = None
     epoch_rule: str = ""
     stopped: str = ""
     terms: list[TermSummary] = field(default_factory=list)  # the strongest terms of the residual model
     calibration: Calibration | None = None  # None unless rows in memory validated probabilities of classes
     refresh: RefreshDetails | None = None  # None for a fit
-    start_loss: float | None = None
     shared_fraction: float | None = None
+    loss_name: str = ""
 
     @property
-    def kept(self) -> CandidateResult | None:
-        """The candidate that fit installed; None in files of older versions, which have no candidates."""
-        return next((candidate for candidate in self.candidates if candidate.kept), None)
+    def kept(self) -> CandidateResult:
+        """The candidate that fit installed."""
+        return next(candidate for candidate in self.candidates if candidate.kept)
 
     @property
     def changed(self) -> bool:
         """Whether this fit or refresh installed another model than the one before."""
-        return self.kept is not None and self.kept.name not in UNCHANGED
+        return self.kept.name not in UNCHANGED
 
     @property
     def summary(self) -> str:
         """The result in one line."""
         rows = self.validated_on if self.validation_rows is None else f"{self.validation_rows:,} {self.validated_on}"
         # The best epoch is not among the recorded ones if an error ended it after its validation.
-        kept, last = self.kept, max(len(self.epochs) - 1, self.best_epoch)
-        name = "" if kept is None else f"; kept: {kept.name}"
+        last = max(len(self.epochs) - 1, self.best_epoch)
         epoch = f", epoch {self.best_epoch} of {last}" if self.best_epoch else ""
         call = "" if self.refresh is None else "refresh: "
         values = f"{self.metric} {value_text(self.start)} -> {value_text(self.best)}"
-        return f"{call}{values} on {rows} in {self.seconds:.1f} s{name}{epoch}"
-
-    @property
-    def kept_epoch(self) -> int | None:
-        """The number of the epoch whose weights fit installed; None if it installed none."""
-        if self.kept is not None:
-            return self.kept.epoch
-        return self.best_epoch if self.epochs and self.epochs[self.best_epoch].metric == self.best else None
+        return f"{call}{values} on {rows} in {self.seconds:.1f} s; kept: {self.kept.name}{epoch}"

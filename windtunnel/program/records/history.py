@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass
 from html import escape
 from typing import TYPE_CHECKING, Any, Literal
 
+from windtunnel.errors import InvalidOption
 from windtunnel.program.records.fit_record import CandidateResult, Epoch, FitRecord
 from windtunnel.program.records.history_notes import history_notes
 from windtunnel.program.records.history_plots import plot_history
@@ -51,10 +52,12 @@ class History(FitRecord):
         validation rows are not in memory.
     refresh : RefreshDetails or None
         What a refresh found in new and old rows; None for a fit.
-    start_loss : float or None
-        Loss of the translation before, on the same rows as ``start``; None in files of older versions.
+    start_loss : float
+        Loss of the translation before, on the same rows as ``start``.
     shared_fraction : float or None
         The fraction of the validation rows of the caller that are training rows too; None if it is unknown.
+    loss_name : str
+        The loss, by the name that ``loss=`` takes, with its options, such as "quantile (alpha=0.9)".
     """
 
     def __repr__(self) -> str:
@@ -68,17 +71,20 @@ class History(FitRecord):
         """A row per epoch, or per candidate, with the attributes of ``Epoch`` or ``CandidateResult`` as columns.
 
         None gives the epochs, or the candidates of a history without epochs, as that of a refresh.
-        The column ``metric`` has the name of the metric; ``kept`` says which row fit installed.
+        The column ``metric`` has the name of the metric, and is left out where another one has it; ``kept`` says which
+        row fit installed.
         """
         import pandas as pd
 
         if rows is None:
             rows = "epochs" if self.epochs else "candidates"
         if rows not in ("epochs", "candidates"):
-            raise ValueError(f"to_frame(rows={rows!r}): give 'epochs' or 'candidates'")
+            raise InvalidOption(f"to_frame(rows={rows!r}): give 'epochs' or 'candidates'")
         frame = pd.DataFrame([asdict(row) for row in getattr(self, rows)])
+        if rows == "candidates" and self.metric == "loss":  # a column has it already
+            frame = frame.drop(columns="metric")
         if rows == "epochs" and self.epochs:
-            frame["kept"] = frame["epoch"] == self.kept_epoch
+            frame["kept"] = frame["epoch"] == self.kept.epoch
         return frame.rename(columns={"metric": self.metric})
 
     def plot(self) -> Any:
@@ -96,16 +102,21 @@ class History(FitRecord):
 
     def _candidate_lines(self) -> list[str]:
         width = max([22, *(len(row.name) for row in self.candidates)])
-        lines = [f"  {'candidate':{width}}  {self.metric:>10}        loss"]
+        names = list(dict.fromkeys([self.metric, "loss"]))
+        lines = [f"  {'candidate':{width}}{''.join(f'  {name:>10}' for name in names)}"]
         for row in self.candidates:
-            lines.append(f"{'*' if row.kept else ' '} {row.name:{width}}  {_number(row.metric)}  {_number(row.loss)}")
+            numbers = [_number(row.metric), _number(row.loss)][-len(names) :]
+            lines.append("  ".join([f"{'*' if row.kept else ' '} {row.name:{width}}", *numbers]))
         return [*lines, "", *(f"- {row}" for row in self.candidates)]
 
     def _epoch_lines(self) -> list[str]:
-        lines = [f"  epoch  train_loss    val_loss  {self.metric:>10}  seconds"]
+        own = [] if self.metric == "loss" else [self.metric]
+        names = ["train_loss", "val_loss", *own]
+        lines = [f"  epoch{''.join(f'  {name:>10}' for name in names)}  seconds"]
         for row in self.epochs:
-            mark = "*" if row.epoch == self.kept_epoch else " "
-            numbers = f"{_number(row.train_loss)}  {_number(row.val_loss)}  {_number(row.metric)}  {row.seconds:7.2f}"
+            mark = "*" if row.epoch == self.kept.epoch else " "
+            values = [_number(value) for value in (row.train_loss, row.val_loss, row.metric)][: len(names)]
+            numbers = "  ".join([*values, f"{row.seconds:7.2f}"])
             lines.append(f"{mark} {row.epoch:5d}  {numbers}{'  kept' if mark == '*' else ''}")
         return lines
 

@@ -16,7 +16,7 @@ def history_notes(record: FitRecord) -> list[str]:
     """How to read the numbers, and what to do next, in sentences."""
     if record.refresh is not None:
         return _refresh_notes(record, record.refresh)
-    notes = []
+    notes = [f"The loss is {record.loss_name}."] if record.loss_name else []
     names = [candidate.name for candidate in record.candidates]
     if any(candidate.name == "interactions" and candidate.epoch == 0 for candidate in record.candidates):
         notes.append(
@@ -61,6 +61,7 @@ def _refresh_notes(record: FitRecord, refresh: RefreshDetails) -> list[str]:
     changes = [f"{'Refresh' if record.changed else 'No change'}: {row.text(record.metric)}." for row in refresh.changes]
     notes = [*changes, "Of the attempts that were not rejected, the one with the lowest validation loss is kept."]
     notes.append("Loss a ± b: change of the mean loss per validation row and its standard error.")
+    notes += [f"The loss is {record.loss_name}."] if record.loss_name else []
     notes.append("Anchor n: each old value counts as n rows; in a forest as its leaf's training rows, times n / 50.")
     if record.changed and record.validated_on == "held-out rows":
         unless = ", unless this raised the loss of the old rows" if refresh.old_rows else ""
@@ -97,7 +98,7 @@ def _advice(record: FitRecord) -> str:
         if record.best_epoch and record.best_epoch == len(record.epochs) - 1 and record.stopped.startswith(AT_LIMIT):
             more = f"epochs={2 * record.best_epoch}"
             if record.stopped.endswith("steps"):
-                more = f"max_steps={2 * (record.epochs[-1].step or 0)}"
+                more = f"max_steps={2 * record.epochs[-1].step}"
             return f"Next: the last epoch is the best one, so longer training may help: {more}."
         return (
             f"Next: measure {record.metric} on test rows. {value_text(record.best)} is optimistic, "

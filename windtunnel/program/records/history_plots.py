@@ -41,8 +41,8 @@ def _plot_epochs(record: FitRecord, losses: Any, metrics: Any) -> None:
     metrics.plot(epochs, [row.metric for row in record.epochs], color=BLUE, **by_epoch)
     metrics.set_title(f"{record.metric} on the {record.validated_on}")
     kept = record.kept
-    name = "kept" if kept is None else f"kept: {kept.name}"
-    if kept is not None and kept.epoch is None:
+    name = f"kept: {kept.name}"
+    if kept.epoch is None:
         metrics.axhline(record.best, color=ORANGE, label=f"{name} {value_text(record.best)}")
     else:
         star: dict[str, Any] = {"color": ORANGE, "markersize": 13, "label": f"{name} {value_text(record.best)}"}

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from windtunnel.encode import FIRST_ID, UNKNOWN_ID, Batch, CategoryColumn, RowEncoder
 from windtunnel.encode.columns import to_float64
+from windtunnel.encode.evenly_spaced import evenly_spaced
 from windtunnel.pipeline.host_step import HostStep, computed_names
 
 BINS = 20
@@ -125,7 +126,7 @@ class TrainingProfile:
     def of(cls, encoder: RowEncoder, hosts: Sequence[HostStep], batch: Batch) -> TrainingProfile:
         """Count the values of encoded rows."""
         count = len(batch.ids)
-        rows = torch.linspace(0, count - 1, min(count, MOST_ROWS), dtype=torch.float64).long()
+        rows = evenly_spaced(count, MOST_ROWS)
         numbers, ids = (block.cpu()[rows].numpy() for block in batch)
         columns, places = [], _BatchPlaces.of(encoder)
         computed = {column for host in hosts if host.is_listed for column in host.columns}
@@ -208,7 +209,7 @@ def _column_names(encoder: RowEncoder, hosts: Sequence[HostStep]) -> dict[int, s
         for host in hosts
         for place, column in enumerate(host.columns, 1)
     }
-    return {**raw, **places, **computed_names(hosts, encoder.names or [])}
+    return {**raw, **places, **computed_names(hosts, encoder)}
 
 
 def _values(category: CategoryColumn, ids: NDArray[np.int64]) -> pd.Series:

@@ -6,9 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from windtunnel.encode import Batch
 from windtunnel.modules.linear.integrated_gradients import integrated_gradients
@@ -39,10 +37,9 @@ class BoostedTerms(Terms):
     @property
     def method(self) -> str:
         """How contributions are computed."""
-        of_network = (
-            "" if self.steps.network is None else f", integrated gradients of its network from {self._reference}"
+        return (
+            "path-dependent TreeSHAP of its trees, integrated gradients of its network from its mean input in training"
         )
-        return f"path-dependent TreeSHAP of its trees{of_network}"
 
     def of_rows(self, rows: Batch) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """The contributions of encoded rows, and the score that they start from.
@@ -53,10 +50,9 @@ class BoostedTerms(Terms):
         of_read, base = tree_shap(self._module(self.steps.trees), self.net.step_inputs(self.steps.trees, rows))
         of_features = np.zeros((*features.shape, len(base)))
         of_features[:, self._read(self.steps.trees)] += of_read
-        if self.steps.network is not None:
-            network = self._module(self.steps.network)
-            added, start = integrated_gradients(network, features, self._first_features().to(features))
-            of_features, base = of_features + added, base + start
+        network = self._module(self.steps.network)
+        added, start = integrated_gradients(network, features, network.reference.to(features))
+        of_features, base = of_features + added, base + start
         of_tables, of_numbers = np.split(of_features, [of_features.shape[1] - len(self.of_single)], axis=1)
         of_interactions = of_tables.reshape(len(of_tables), len(self.of_interaction), -1, len(base)).sum(axis=2)
         values = np.zeros((len(of_features), len(self.columns), len(base)))
@@ -64,24 +60,6 @@ class BoostedTerms(Terms):
             for place, term in enumerate(terms):
                 values[:, term] += of_terms[:, place]
         return values, base
-
-    @property
-    def _reference(self) -> str:
-        """What the features of a row are compared with, in words."""
-        assert self.steps.network is not None
-        known = len(self._module(self.steps.network).reference) > 0
-        return "its mean input in training" if known else "the middle of its inputs"  # of files of earlier versions
-
-    def _first_features(self) -> Tensor:
-        """The features that those of a row are compared with, ``[F]``."""
-        assert self.steps.network is not None
-        network = self._module(self.steps.network)
-        if len(network.reference):
-            reference: Tensor = network.reference
-            return reference
-        middle = torch.zeros(network.sizes[0], dtype=torch.float64)
-        middle[self._read(self.steps.trees)] = self._module(self.steps.trees).feature_range.mean(dim=1)
-        return middle
 
     def _module(self, position: int) -> Any:
         return self.net.program.steps[position].module

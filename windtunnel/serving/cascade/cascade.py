@@ -50,7 +50,7 @@ class Cascade:
     cache : dict
         Step on the host -> the most rows whose features are kept in memory.
     seconds : RowSeconds or None
-        The time per row; None for a regressor, for files of earlier versions, and if the small model predicts no rows.
+        The time per row; None for a regressor, and if the small model predicts no rows.
     """
 
     small: TranslatedPipeline

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from windtunnel.encode import Batch, Rows
 from windtunnel.errors import BadInput
+from windtunnel.pipeline.host_step import raw_columns_read
 from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.serving.cascade.host_features import HostFeatures
 
@@ -67,6 +68,7 @@ class Stage:
         width = net.encoder.width
         numbers = [column for column in net.encoder.numbers if column < width]
         self._raw = replace(net.encoder, numbers=numbers)
+        self._host_columns = raw_columns_read(features.host for features in hosts)
 
     @property
     def encodes_slowly(self) -> bool:
@@ -78,7 +80,7 @@ class Stage:
 
         A second stage needs ``StageOutput.shared`` of these rows.
         """
-        source = self.net.encoder.source_rows(rows) if self.hosts else None
+        source = self.net.encoder.source_rows(rows, self._host_columns) if self.hosts else None
         batch = self._encode_raw(rows, source)
         if len(batch.ids) == 0:
             raise BadInput("got 0 rows; at least 1 is needed to predict.")

@@ -84,7 +84,7 @@ def _seconds(transformer: Any, rows: Any, compiled: Callable[[Any], TranslatedPi
     counting = [host for host in net.hosts if host.tokens is not None]
     if not counting:
         return least_seconds(net.transform, rows)
-    source = net.encoder.source_rows(rows)
+    source = net.source_rows(rows)
     return sum(least_seconds(host.count, source) for host in counting)
 
 

@@ -20,7 +20,7 @@ QUANTILE = 1.645
 """The 95 % quantile of the normal distribution."""
 
 
-Metric = Literal["accuracy", "auroc"]
+KeptMetric = Literal["accuracy", "auroc"]
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Threshold:
 
     confidence: float
     early: float
-    metric: Metric
+    metric: KeptMetric
     value: float
     full_value: float
     standard_error: float
@@ -63,7 +63,7 @@ class Threshold:
         if self.full_model_only:
             return [
                 f"the full model predicts all rows: on {self.rows} validation rows, no confidence of the small model "
-                f"keeps the loss of {self.metric} within {self.allowed:g} with 95 % confidence. Give more validation "
+                f"keeps the drop of {self.metric} within {self.allowed:g} with 95 % confidence. Give more validation "
                 "rows, or a larger accuracy_loss."
             ]
         return [
@@ -76,11 +76,11 @@ class Threshold:
 
 
 @dataclass(frozen=True)
-class Loss:
+class Drop:
     """How much lower a metric of the cascade is than that of the full model."""
 
     full_metric: float  # of the full model
-    loss: float
+    drop: float
     standard_error: float
     upper: float  # the upper end of the one-sided interval of 95 %
 
@@ -90,9 +90,9 @@ def choose_threshold(
     full: NDArray[np.float64],
     correct: NDArray[np.intp],
     accuracy_loss: float,
-    metric: Metric = "accuracy",
+    metric: KeptMetric = "accuracy",
 ) -> Threshold:
-    """The lowest confidence at which the loss of a metric is within ``accuracy_loss``, with 95 % confidence.
+    """The lowest confidence at which the drop of a metric is within ``accuracy_loss``, with 95 % confidence.
 
     The confidences are tested from the highest one down, and the first that fails ends the search. Therefore the whole
     search is wrong no more often than a single test.
@@ -113,35 +113,35 @@ def choose_threshold(
     Angelopoulos et al., Learn then Test: calibrating predictive algorithms to achieve risk control, 2021 (tests in a
     fixed sequence).
     """
-    loss_of = LOSSES[metric]
-    confidence, threshold, loss = small.max(axis=1), NEVER, loss_of(full, full, correct)
+    drop_of = DROPS[metric]
+    confidence, threshold, drop = small.max(axis=1), NEVER, drop_of(full, full, correct)
     for lower in reversed(THRESHOLDS):
         cascade = np.where((confidence >= lower)[:, None], small, full)
-        lower_loss = loss_of(full, cascade, correct)
-        if not lower_loss.upper <= accuracy_loss:  # NaN where a class has a single row
+        larger_drop = drop_of(full, cascade, correct)
+        if not larger_drop.upper <= accuracy_loss:  # NaN where a class has a single row
             break
-        threshold, loss = lower, lower_loss
+        threshold, drop = lower, larger_drop
     return Threshold(
         threshold,
         float((confidence >= threshold).mean()),
         metric,
-        loss.full_metric - loss.loss,
-        loss.full_metric,
-        loss.standard_error,
+        drop.full_metric - drop.drop,
+        drop.full_metric,
+        drop.standard_error,
         accuracy_loss,
         len(correct),
     )
 
 
-def loss_of_accuracy(full: NDArray[np.float64], cascade: NDArray[np.float64], correct: NDArray[np.intp]) -> Loss:
-    """The loss of accuracy.
+def drop_of_accuracy(full: NDArray[np.float64], cascade: NDArray[np.float64], correct: NDArray[np.intp]) -> Drop:
+    """The drop of accuracy.
 
-    The loss of a row is 1 where only the full model is right, -1 where only the cascade is, and 0 elsewhere. With n
-    rows, of which d have a loss other than 0, and z = 1.645, the upper end is::
+    The drop of a row is 1 where only the full model is right, -1 where only the cascade is, and 0 elsewhere. With n
+    rows, of which d have a drop other than 0, and z = 1.645, the upper end is::
 
-        (sum of losses + z^2 / 2 + z sqrt(d + z^2 / 4)) / n
+        (sum of drops + z^2 / 2 + z sqrt(d + z^2 / 4)) / n
 
-    So even without any loss, z^2 / accuracy_loss rows are needed: 2,706 for 0.001.
+    So even without any drop, z^2 / accuracy_loss rows are needed: 2,706 for 0.001.
 
     Source
     ------
@@ -149,15 +149,15 @@ def loss_of_accuracy(full: NDArray[np.float64], cascade: NDArray[np.float64], co
     Poisson count).
     """
     full_correct = full.argmax(axis=1) == correct
-    losses = full_correct.astype(float) - (cascade.argmax(axis=1) == correct)
-    differing = np.count_nonzero(losses)
-    upper = losses.sum() + QUANTILE**2 / 2 + QUANTILE * np.sqrt(differing + QUANTILE**2 / 4)
-    error = losses.std(ddof=1) / np.sqrt(len(losses))
-    return Loss(float(full_correct.mean()), float(losses.mean()), float(error), float(upper) / len(losses))
+    drops = full_correct.astype(float) - (cascade.argmax(axis=1) == correct)
+    differing = np.count_nonzero(drops)
+    upper = drops.sum() + QUANTILE**2 / 2 + QUANTILE * np.sqrt(differing + QUANTILE**2 / 4)
+    error = drops.std(ddof=1) / np.sqrt(len(drops))
+    return Drop(float(full_correct.mean()), float(drops.mean()), float(error), float(upper) / len(drops))
 
 
-def loss_of_auc(full: NDArray[np.float64], cascade: NDArray[np.float64], correct: NDArray[np.intp]) -> Loss:
-    """The loss of the area under the ROC curve; the upper end is 1.645 standard errors above it.
+def drop_of_auroc(full: NDArray[np.float64], cascade: NDArray[np.float64], correct: NDArray[np.intp]) -> Drop:
+    """The drop of the area under the ROC curve; the upper end is 1.645 standard errors above it.
 
     Source
     ------
@@ -168,11 +168,11 @@ def loss_of_auc(full: NDArray[np.float64], cascade: NDArray[np.float64], correct
         _fractions_below_and_above(scores[:, 1], positive) for scores in (full, cascade)
     )
     error = float(np.sqrt(_squared_error(full_up - up) + _squared_error(full_down - down)))
-    loss = float(full_up.mean() - up.mean())
-    return Loss(float(full_up.mean()), loss, error, loss + QUANTILE * error)
+    drop = float(full_up.mean() - up.mean())
+    return Drop(float(full_up.mean()), drop, error, drop + QUANTILE * error)
 
 
-LOSSES: dict[Metric, Callable[..., Loss]] = {"accuracy": loss_of_accuracy, "auroc": loss_of_auc}
+DROPS: dict[KeptMetric, Callable[..., Drop]] = {"accuracy": drop_of_accuracy, "auroc": drop_of_auroc}
 
 
 def _fractions_below_and_above(

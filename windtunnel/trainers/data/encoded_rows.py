@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from windtunnel.encode import Batch
+from windtunnel.encode.evenly_spaced import evenly_spaced
 from windtunnel.errors import BadInput
 from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.trainers.data.encoded_loader import EncodedLoader, check_whole, concatenate_items, share_steps
@@ -230,6 +231,6 @@ class LazilyEncodedRows(EncodedRows):
 
     def collect(self, limit: int) -> Any:
         """Rows, targets and weights of at most ``limit`` rows, evenly spaced."""
-        index = torch.linspace(0, self.size - 1, min(limit, self.size), dtype=torch.float64).round().long()
+        index = evenly_spaced(self.size, limit)
         starts = range(0, len(index), self.batch_size)
         return concatenate_items([self._take(index, start, start + self.batch_size) for start in starts])

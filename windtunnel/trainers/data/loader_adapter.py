@@ -55,8 +55,8 @@ class LoaderAdapter(EncodedLoader):
 
     def set_epoch(self, epoch: int) -> None:
         """Pass the epoch on to those of loader, samplers and data set that have a ``set_epoch``."""
-        parts = (getattr(self.loader, name, None) for name in ("sampler", "batch_sampler", "dataset"))
-        for part in (self.loader, *parts):
+        parts = [getattr(self.loader, name, None) for name in ("sampler", "batch_sampler", "dataset")]
+        for part in (self.loader, *parts, getattr(parts[1], "sampler", None)):
             if callable(hook := getattr(part, "set_epoch", None)):
                 hook(epoch)
 

@@ -14,6 +14,7 @@ from torch import Tensor
 from torch.utils.data import IterableDataset, get_worker_info
 
 from windtunnel.encode import MISSING_ID, UNKNOWN_ID, Batch
+from windtunnel.encode.arrow import table_to_pandas
 from windtunnel.errors import BadInput, nearest
 from windtunnel.program.row_slices import LARGE
 from windtunnel.program.translated import TranslatedPipeline
@@ -197,7 +198,7 @@ class ParquetStream(IterableDataset[Any], EncodedLoader):
 
     def _tensors(self, table: pa.Table) -> list[Tensor]:
         before = self._rejections()
-        (rows,) = self.net.encoded_parts(table.select(self.row_columns).to_pandas(), training=self.training)
+        (rows,) = self.net.encoded_parts(table_to_pandas(table.select(self.row_columns)), training=self.training)
         labels = [table.column(name).to_pandas() for name in (self.target, self.weight) if name is not None]
         (numbers, ids), *rest = encode_item(self.net, (rows, *labels), training=self.training)
         if self._rejections() != before and get_worker_info() is not None:

@@ -11,7 +11,8 @@ from windtunnel.trainers.data.encoded_rows import EncodedRows, LazilyEncodedRows
 from windtunnel.trainers.data.row_hashes import hash_rows
 
 LEAST_EXCESS = 0.1
-"""How much more validation rows than training rows must be equal to a training row."""
+"""The fraction of validation rows that equal a training row must exceed the fraction of training rows that equal
+another one by this much."""
 
 
 def shared_fraction(train: EncodedRows, valid: EncodedRows) -> float | None:
@@ -26,10 +27,10 @@ def shared_fraction(train: EncodedRows, valid: EncodedRows) -> float | None:
         return None
     if train.target is None or valid.target is None or not len(valid.target):
         return None
-    of_train, of_valid = pd.Series(_hashes(train, train.target)), pd.Series(_hashes(valid, valid.target))
-    if np.array_equal(np.sort(of_train), np.sort(of_valid)):
+    train_hashes, valid_hashes = pd.Series(_hashes(train, train.target)), pd.Series(_hashes(valid, valid.target))
+    if np.array_equal(np.sort(train_hashes), np.sort(valid_hashes)):
         return 1.0
-    equal, by_chance = float(of_valid.isin(of_train).mean()), float(of_train.duplicated(keep=False).mean())
+    equal, by_chance = float(valid_hashes.isin(train_hashes).mean()), float(train_hashes.duplicated(keep=False).mean())
     return (equal - by_chance) / (1 - by_chance) if equal - by_chance > LEAST_EXCESS else 0.0
 
 

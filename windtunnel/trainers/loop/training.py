@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import signal
 import time
 import warnings
@@ -56,13 +57,14 @@ class TrainingResult:
     def without_training(cls, metric: str, initial: Evaluation, began: float, reason: str) -> Self:
         """Epoch 0 alone, evaluated since ``began``; ``BadInput`` for a value that is not finite."""
         check_initial_value(metric, initial.metric)
-        epoch_0 = Epoch(0, None, initial.loss, initial.metric, 0.0, time.perf_counter() - began)
+        epoch_0 = Epoch(0, None, initial.loss, initial.metric, 0.0, time.perf_counter() - began, step=0)
         return cls([epoch_0], 0, initial.metric, stopped=f"before it began: {reason}")
 
     @property
-    def best_loss(self) -> float | None:
-        """Validation loss of the best epoch; None where an error ended this epoch after its validation."""
-        return self.epochs[self.best_epoch].val_loss if self.best_epoch < len(self.epochs) else None
+    def best(self) -> Evaluation:
+        """The evaluation of the best epoch; its loss is NaN where an error ended this epoch after its validation."""
+        is_recorded = self.best_epoch < len(self.epochs)
+        return Evaluation(self.epochs[self.best_epoch].val_loss if is_recorded else math.nan, self.best_metric)
 
 
 def train(

@@ -1,4 +1,4 @@
-"""What a training starts from, which tells the checkpoint of another pipeline, of equal shapes, from its own."""
+"""Facts about initial weights and validation rows, by which ``resume`` rejects checkpoints of another pipeline."""
 
 from __future__ import annotations
 

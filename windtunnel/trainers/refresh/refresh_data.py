@@ -46,17 +46,14 @@ class RefreshData:
             if data is not None and not isinstance(data[0], Batch) and count_rows(data[0]) == 0:
                 raise BadInput(f"{name} has no rows; give at least one")
         parts = [_encode(net, *data) for data in (new, valid, replay) if data is not None]
-        first = len(parts[0][1])
-        last = 0 if replay is None else len(parts[-1][1])
-        total = sum(len(part[1]) for part in parts)
-        rows = Batch.concatenate(part[0] for part in parts)
-        target, weight = torch.cat([part[1] for part in parts]), torch.cat([part[2] for part in parts])
-        at = torch.arange(total)
-        is_new, is_old = at < first, at >= total - last
-        for part in (is_new | is_old, ~(is_new | is_old)):  # all weights times a constant are the same weights
+        rows = Batch.concatenate(part.rows for part in parts)
+        target, weight = map(torch.cat, zip(*(part.targets for part in parts), strict=True))
+        at = torch.arange(len(target))
+        is_new, is_old = at < len(parts[0]), at >= len(target) - (0 if replay is None else len(parts[-1]))
+        for part in (is_new | is_old, ~(is_new | is_old)):  # a common factor of weights changes nothing
             weight[part] /= weight[part & (weight > 0)].mean()
         tested = ~(is_new | is_old) if valid is not None else _hold_out(is_new, target, weight, seed)
-        held_out = _hold_out(is_old, target, weight, seed) if last else is_old
+        held_out = _hold_out(is_old, target, weight, seed) if is_old.any() else is_old
         return cls(rows, target, weight, is_new & ~tested, tested, is_old & ~held_out, held_out, is_new)
 
     def take(self, mask: Tensor) -> LabelledRows:
@@ -103,14 +100,15 @@ def _concatenate(parts: list[Any]) -> Any:
     return pd.concat([as_frame(to_arrays(part)) for part in parts], ignore_index=True)
 
 
-def _encode(net: TranslatedPipeline, X: Any, y: Any, weight: Any) -> tuple[Batch, Tensor, Tensor]:
+def _encode(net: TranslatedPipeline, X: Any, y: Any, weight: Any) -> LabelledRows:
+    """Encoded rows, with a weight of 1 where there are none."""
     if isinstance(X, Batch):  # encoded before ids for new categories were added
         added = len(net.encoder.categories) - X.ids.shape[1]
         X = Batch(X.numbers, torch.nn.functional.pad(X.ids, (0, max(added, 0)), value=UNKNOWN_ID))
     rows, target, weights = encode(net, X, y, weight, training=True)
     assert target is not None
     check_weights(weights)
-    return rows, target, torch.ones(len(target)) if weights is None else weights
+    return LabelledRows(rows, Targets(target, torch.ones(len(target)) if weights is None else weights))
 
 
 def _hold_out(rows: Tensor, target: Tensor, weight: Tensor, seed: int) -> Tensor:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from windtunnel.compiler.strategies import convert_trees, use_fastest_forms
+from windtunnel.objectives.losses import loss_text
 from windtunnel.program.records.fit_details import Calibration, TermSummary
 from windtunnel.program.records.fit_record import HARMS_OLD_ROWS
 from windtunnel.program.records.history import CandidateResult, History
@@ -20,26 +21,34 @@ from windtunnel.program.records.refresh_details import RefreshDetails, ScoreChan
 from windtunnel.program.records.training_profile import TrainingProfile
 from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.progress import Phase
+from windtunnel.trainers.calibration import calibration, reliability
 from windtunnel.trainers.data.labelled_rows import Targets
 from windtunnel.trainers.loop.evaluation import Evaluation, Evaluator, check_initial_value
 from windtunnel.trainers.recipe import Recipe
 from windtunnel.trainers.refresh.movable_values import MovableValues, MovedValues
 from windtunnel.trainers.refresh.refresh_data import RefreshData, read_input
 from windtunnel.trainers.refresh.residual_columns import add_new_categories, extend_residual
-from windtunnel.trainers.residual.installation import PipelineState, install_pipeline, mark_initial_residual_weights
+from windtunnel.trainers.residual.installation import PipelineState, mark_initial_residual_weights
 from windtunnel.trainers.residual.significance import SignificanceTest, compare_losses
 from windtunnel.trainers.residual.validation_rows import split_rows
-from windtunnel.trainers.summaries import calibration, reliability, summarise_terms
+from windtunnel.trainers.term_summaries import summarise_terms
 
 
 @dataclass(frozen=True)
 class Attempt:
     """Moved values, the rows that they are fitted on, and the numbers on the tested rows."""
 
-    result: CandidateResult  # its reason says why the attempt does not pass; empty where it does
     anchor: float
-    replays: bool
+    replays: bool  # whether old rows are among these
     moved: MovedValues
+    evaluation: Evaluation
+    test: SignificanceTest  # against the translation as it was
+    rejected: str  # why the attempt does not pass; empty where it does
+
+    @property
+    def name(self) -> str:
+        """That of ``CandidateResult``."""
+        return f"anchor {self.anchor:g}" + " with replay" * self.replays
 
 
 @dataclass(frozen=True)
@@ -67,22 +76,6 @@ class RefreshScoring:
         old = self.data.held_out_old
         return bool(old.any()) and self.compare(after, before, old).significant
 
-    def result(
-        self, name: str, scores: Tensor, test: SignificanceTest | None = None, reason: str = ""
-    ) -> CandidateResult:
-        """The numbers of a candidate on the tested rows."""
-        evaluation = self.evaluate(scores, self.data.tested)
-        return CandidateResult(
-            name=name,
-            metric=evaluation.metric,
-            loss=evaluation.loss,
-            gain=None if test is None else test.gain,
-            standard_error=None if test is None else test.standard_error,
-            kept=False,
-            reason=reason,
-            rows=int(self.data.tested.sum()),
-        )
-
 
 def update(
     net: TranslatedPipeline,
@@ -101,17 +94,16 @@ def update(
     validated_on = "held-out rows" if inputs["valid"] is None else "validation rows"
     trial = _trial(net, parts["new"])
     data = RefreshData.of(trial, parts["new"], parts["valid"], parts["replay"], seed)
-    extend_residual(trial, data.rows.numbers[data.new], _unit(trial, data))
+    extend_residual(trial, data.rows.numbers[data.new], _unit_of_target(trial, data))
     values = MovableValues.of(trial, data.rows)
     scoring = RefreshScoring(data, Evaluator.of_scores(Recipe(), trial.head, trial.program))
     metric = scoring.evaluator.metric
-    before = scoring.result("translation", values.scores)
-    assert before.metric is not None  # computed for every candidate
+    before = scoring.evaluate(values.scores, data.tested)
     check_initial_value(metric.name, before.metric)
     attempts = _try_anchors(values, scoring, anchors, keep_old=keep_old)
-    passed = [attempt for attempt in attempts if not attempt.result.reason]
-    kept = min(passed, key=lambda attempt: _loss(attempt.result)) if passed else None
-    best, scores = (before, values.scores) if kept is None else (kept.result, kept.moved.scores)
+    passed = [attempt for attempt in attempts if not attempt.rejected]
+    kept = min(passed, key=lambda attempt: attempt.evaluation.loss) if passed else None
+    after, scores = (before, values.scores) if kept is None else (kept.evaluation, kept.moved.scores)
     details = _details(net, trial, scoring, values.scores, scores, validated_on)
 
     terms, calibrated = list[TermSummary](), None
@@ -121,19 +113,22 @@ def update(
         moved = _fit_tested_rows_too(values, kept, scoring, keep_old=keep_old) if held_out else kept.moved
         values.install(trial, moved)
         _install(net, trial)
-        net.record(profile=net.profile or TrainingProfile.of(trial.encoder, trial.hosts, data.take(data.all_new).rows))
+        if net.profile is None:
+            net.keep_profile(TrainingProfile.of(trial.encoder, trial.hosts, data.take(data.all_new).rows))
+    tested_rows = int(data.tested.sum())
     return History(
         epochs=[],
         metric=metric.name,
         greater_is_better=metric.greater_is_better,
-        start=float(before.metric or 0.0),
+        start=before.metric,
         start_loss=before.loss,
-        best=float(best.metric or 0.0),
+        best=after.metric,
         best_epoch=0,
         validated_on=validated_on,
         seconds=time.perf_counter() - began,
-        candidates=_candidates([before, *(attempt.result for attempt in attempts)], best),
-        validation_rows=before.rows,
+        candidates=_candidates(before, attempts, kept, tested_rows),
+        validation_rows=tested_rows,
+        loss_name=loss_text(None, trial.head),
         terms=terms,
         calibration=calibrated,
         refresh=details,
@@ -163,8 +158,7 @@ def _attempt(
     reason = "" if test.significant else "the loss is not lower by more than one standard error"
     if not reason and keep_old and scoring.harms_old_rows(values.scores, moved.scores):
         reason = HARMS_OLD_ROWS
-    name = f"anchor {anchor:g} with replay" if replays else f"anchor {anchor:g}"
-    return Attempt(scoring.result(name, moved.scores, test, reason), anchor, replays, moved)
+    return Attempt(anchor, replays, moved, scoring.evaluate(moved.scores, data.tested), test, reason)
 
 
 def _summaries(
@@ -187,18 +181,35 @@ def _fit_tested_rows_too(
     return kept.moved if keep_old and scoring.harms_old_rows(values.scores, last.scores) else last
 
 
-def _loss(result: CandidateResult) -> float:
-    assert result.loss is not None  # computed for every attempt
-    return result.loss
-
-
-def _candidates(results: Sequence[CandidateResult], best: CandidateResult) -> list[CandidateResult]:
-    """The results with the reason why each was kept or not; the first is the translation as it was."""
-    reason = "no attempt passed" if best is results[0] else "lowest validation loss"
-    other = f"{best.name} has the lower validation loss"
-    return [
-        replace(each, kept=each is best, reason=reason if each is best else each.reason or other) for each in results
+def _candidates(
+    before: Evaluation, attempts: Sequence[Attempt], kept: Attempt | None, tested_rows: int
+) -> list[CandidateResult]:
+    """The translation as it was, and the attempts, with the reason why each was kept or not."""
+    worse = "" if kept is None else f"{kept.name} has the lower validation loss"
+    unchanged = CandidateResult(
+        name="translation",
+        metric=before.metric,
+        loss=before.loss,
+        gain=None,
+        standard_error=None,
+        kept=kept is None,
+        reason=worse or "no attempt passed",
+        rows=tested_rows,
+    )
+    results = [
+        CandidateResult(
+            name=attempt.name,
+            metric=attempt.evaluation.metric,
+            loss=attempt.evaluation.loss,
+            gain=attempt.test.gain,
+            standard_error=attempt.test.standard_error,
+            kept=attempt is kept,
+            reason="lowest validation loss" if attempt is kept else attempt.rejected or worse,
+            rows=tested_rows,
+        )
+        for attempt in attempts
     ]
+    return [unchanged, *results]
 
 
 def _trial(net: TranslatedPipeline, new: Any) -> TranslatedPipeline:
@@ -208,7 +219,7 @@ def _trial(net: TranslatedPipeline, new: Any) -> TranslatedPipeline:
     base = trial.residual_base()
     assert base is not None  # ``refresh`` has checked it
     if trial.exact_modules or base.program is not trial.program:
-        install_pipeline(trial, PipelineState(base.program, dict(trial.exact_modules), base.head))
+        PipelineState(base.program, dict(trial.exact_modules), base.head).install(trial)
     add_new_categories(trial, new[0])
     convert_trees(trial.program, "tree_traversal")  # a few passes take less time than making the tables of other forms
     return trial
@@ -223,7 +234,7 @@ def _install(net: TranslatedPipeline, trial: TranslatedPipeline) -> None:
     net.eval()
 
 
-def _unit(net: TranslatedPipeline, data: RefreshData) -> Tensor:
+def _unit_of_target(net: TranslatedPipeline, data: RefreshData) -> Tensor:
     """Raw score per unit of a new residual model: 1, or for values the standard deviation of the target."""
     outputs = net.run_in_slices(net.program, data.rows.take(slice(1))).shape[1]
     if net.head.task != "regression" or net.head.link != "identity" or data.target.ndim != 1:

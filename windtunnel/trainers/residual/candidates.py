@@ -38,9 +38,7 @@ class Candidate:
     """A model that ``fit`` may install."""
 
     name: str  # see ``CandidateResult``
-    # metric, loss: on all validation rows, where they are computed
-    metric: float | None
-    loss: float | None = None
+    evaluation: Evaluation | None  # on all validation rows; None if it is rejected without one
     epoch: int | None = None  # the epoch whose model it is; None if no epoch has it
     # Test on the validation rows, against the pipeline that it extends, or the source pipeline for joint training.
     test: SignificanceTest | None = None
@@ -52,13 +50,18 @@ class Candidate:
     installed_part: float = 1.0  # the factor with which the residual models' change of the scores is installed
     # ``[rows, K]``, scores of the validation rows that test it, for each half by a residual model of the other
     other_half_scores: Tensor | None = None
-    installed: Evaluation | None = None  # loss and metric of ``installed_part``, where it was about to be installed
+    installed: Evaluation | None = None  # with ``installed_part``, where it was about to be installed
     is_replaced: bool = False  # whether it is rejected because the boosted residual takes its place
 
     @property
-    def shown(self) -> Evaluation | Candidate:
-        """Has the loss and the metric to report: those of ``installed_part``, where it was about to be installed."""
-        return self if self.installed is None else self.installed
+    def metric(self) -> float:
+        """The metric on all validation rows; NaN without an evaluation."""
+        return math.nan if self.evaluation is None else self.evaluation.metric
+
+    @property
+    def shown(self) -> Evaluation:
+        """What is reported: that of ``installed_part``, where it was about to be installed; NaN without any."""
+        return self.installed or self.evaluation or Evaluation(math.nan, math.nan)
 
     def scores_of_part(self, pipeline: InitScorer, numbers: Tensor, ids: Tensor) -> Tensor:
         """Scores ``[N, K]`` of rows with init scores: these, and ``installed_part`` of what changes them."""
@@ -73,14 +76,9 @@ def select(candidates: Sequence[Candidate], metric: Metric) -> Candidate:
     """The candidate with the best metric of those that are not rejected; of equal ones the first."""
     best, *others = candidates
     for candidate in others:
-        if not candidate.rejected and metric.better(value_of(candidate), value_of(best)):
+        if not candidate.rejected and metric.better(candidate.metric, best.metric):
             best = candidate
     return best
-
-
-def value_of(candidate: Candidate | Evaluation) -> float:
-    """The metric; NaN where it was not computed."""
-    return math.nan if candidate.metric is None else candidate.metric
 
 
 def candidate_results(candidates: Sequence[Candidate], best: Candidate, metric: Metric) -> list[CandidateResult]:
@@ -88,8 +86,8 @@ def candidate_results(candidates: Sequence[Candidate], best: Candidate, metric: 
     return [
         CandidateResult(
             name=candidate.name,
-            metric=candidate.shown.metric,
-            loss=candidate.shown.loss,
+            metric=_computed(candidate.shown.metric),
+            loss=_computed(candidate.shown.loss),
             gain=None if candidate.test is None else candidate.test.gain,
             standard_error=None if candidate.test is None else candidate.test.standard_error,
             kept=candidate is best,
@@ -102,10 +100,14 @@ def candidate_results(candidates: Sequence[Candidate], best: Candidate, metric: 
     ]
 
 
+def _computed(value: float) -> float | None:
+    return None if math.isnan(value) else value
+
+
 def _reason(candidate: Candidate, candidates: Sequence[Candidate], best: Candidate, metric: Metric) -> str:
-    before = f" before shrinkage ({value_text(value_of(best))})"
+    before = f" before shrinkage ({value_text(best.metric)})"
     if candidate is best:
-        excluded_better = any(metric.better(value_of(each), value_of(best)) for each in candidates)
+        excluded_better = any(metric.better(each.metric, best.metric) for each in candidates)
         reason = f"best {metric.name}" + " of those not rejected or replaced" * excluded_better
         if any(_is_better_than_installed(each, best, metric) for each in candidates):
             reason += before
@@ -118,17 +120,17 @@ def _reason(candidate: Candidate, candidates: Sequence[Candidate], best: Candida
         return f"{reason}, whatever the test says"
     if candidate.rejected:
         return candidate.rejected
-    if metric.better(value_of(best), value_of(candidate)):
+    if metric.better(best.metric, candidate.metric):
         reason = f"{best.name} has the better {metric.name}"
         return reason + before * _is_better_than_installed(candidate, best, metric)
     return f"no better {metric.name} than {best.name}, which is simpler"
 
 
 def _is_better_than_installed(candidate: Candidate, best: Candidate, metric: Metric) -> bool:
-    """Whether a candidate looks better than the part of the best one that is installed, though not than the whole."""
+    """Whether the metric of a candidate is better than that of the part of the best one that is installed."""
     if candidate is best or best.installed is None or candidate.rejected:
         return False
-    return metric.better(value_of(candidate), best.installed.metric)
+    return metric.better(candidate.metric, best.installed.metric)
 
 
 def residual_candidates(
@@ -167,19 +169,19 @@ def _pipeline_candidates(
     def candidate(name: str, modules: Mapping[int, Module]) -> Candidate:
         """The program with these modules in place of its own, evaluated."""
         if modules == setup.pipeline.modules:
-            val_loss, value = setup.evaluator.evaluate(setup.initial.init_scores, setup.valid)
+            evaluation = setup.evaluator.evaluate(setup.initial.init_scores, setup.valid)
             # Epoch 0 has the interactions too, and the random factors of the columns.
             is_epoch_0 = not len(setup.initial.model.interactions) and not setup.initial.reads_columns
             epoch = 0 if is_epoch_0 else None
         else:
             scorer = InitScorer(net, base.with_modules(modules).eval())
-            val_loss, value = setup.evaluator.evaluate(scorer.scores, data.valid)
+            evaluation = setup.evaluator.evaluate(scorer.scores, data.valid)
             epoch = None
         if base is not net.program and setup.evaluator.metric.name != "loss":
             # Outputs of the source: clipping of probabilities alone lowers the log loss, and labels may differ.
             program = net.program.with_modules(modules).eval()
-            value = evaluate_program(net, program, recipe, data.valid).metric
-        return Candidate(name, value, val_loss, epoch)
+            evaluation = evaluation._replace(metric=evaluate_program(net, program, recipe, data.valid).metric)
+        return Candidate(name, evaluation, epoch)
 
     candidates = [replace(candidate("translation", {}), pipeline=net.state())]
     if source.modules:
@@ -198,14 +200,12 @@ def _interactions_candidate(setup: ResidualSetup) -> Candidate | None:
         return None
     if not halves.interaction_test.significant:
         test, scores = halves.interaction_test, halves.pipeline_scores + halves.interaction_scores
-        val_loss, value = setup.evaluator.evaluate_scores(scores, halves.rows.targets)
-        return Candidate("interactions", value, val_loss, test=test, rejected=test.reason)
+        evaluation = setup.evaluator.evaluate_scores(scores, halves.rows.targets)
+        return Candidate("interactions", evaluation, test=test, rejected=test.reason)
     test = halves.compare(halves.pipeline_scores, halves.scores_with_interactions)
-    val_loss, value = setup.evaluator.evaluate(initial.init_scores, initial.validation_batches(setup.valid))
     return Candidate(
         "interactions",
-        value,
-        val_loss,
+        setup.evaluator.evaluate(initial.init_scores, initial.validation_batches(setup.valid)),
         epoch=0,
         test=test,
         rejected=test.reason,
@@ -233,8 +233,7 @@ def _residual_candidate(halves: ValidationHalves, trained: TrainedResidual, reci
         rejected = f"its columns alone: loss {estimate_text(-columns.gain, columns.standard_error)}; {reason}"
     return Candidate(
         "residual model",
-        training.best_metric,
-        training.best_loss,
+        training.best,
         epoch=training.best_epoch,
         test=test,
         rejected="" if recipe.select == "best_epoch" else rejected,

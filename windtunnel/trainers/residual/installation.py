@@ -22,7 +22,6 @@ from windtunnel.program.records.origin import Origin
 from windtunnel.program.residual_base import STEP_NAME
 from windtunnel.program.translate_options import SofteningPlan
 from windtunnel.program.translated import TranslatedPipeline
-from windtunnel.program.translation_state import TranslationState
 from windtunnel.trainers.residual.boosted.fit_boosted import BoostedResidual
 from windtunnel.trainers.residual.init_scores import ResidualInputs
 from windtunnel.trainers.residual.residual_stages import InstallableResidual
@@ -51,22 +50,18 @@ class PipelineState:
         """The program with the exact modules, in eval mode."""
         return self.program.with_modules(self.modules).eval()
 
-
-def install_pipeline(net: TranslatedPipeline, pipeline: PipelineState | TranslationState) -> None:
-    """Give a translation this pipeline, without anything to train, or a state that it had."""
-    if isinstance(pipeline, TranslationState):
-        net.restore(pipeline)
-        return
-    program = pipeline.program.with_modules(pipeline.modules)  # another one, as steps of residual models follow
-    net.replace_program(program, origins=_origins(net, program), head=pipeline.head)
-    if pipeline.modules:
-        use_fastest_forms(net)
-    net.finish_softening()
-    net.program.requires_grad_(False)
-    net.mark_initial_weights()
-    if pipeline.softening is not None:
-        net.defer_softening(pipeline.softening, pipeline.calibration)
-    net.eval()
+    def install(self, net: TranslatedPipeline) -> None:
+        """Give a translation this pipeline, without anything to train."""
+        program = self.program.with_modules(self.modules)  # another one, as steps of residual models follow
+        net.replace_program(program, origins=_origins(net, program), head=self.head)
+        if self.modules:
+            use_fastest_forms(net)
+        net.finish_softening()
+        net.program.requires_grad_(False)
+        net.mark_initial_weights()
+        if self.softening is not None:
+            net.defer_softening(self.softening, self.calibration)
+        net.eval()
 
 
 def install_residual(net: TranslatedPipeline, residual: InstallableResidual) -> None:

@@ -99,13 +99,13 @@ class RowsWithResiduals:
         """Compute the residuals of rows with init scores, by the loss; training rows have none of weight 0."""
         outputs = train.rows.numbers.shape[1] - len(net.encoder.numbers)
         rows, scores = split_scores(train.rows, outputs)
-        coder, unit = ColumnCoder.of(net, rows), _unit(head, scores, train.targets.target)
-        of_train, of_valid = (_residuals(coder, evaluator.loss, unit, each) for each in (train, valid))
-        gradient = of_train.values.square().mean(dim=0).sqrt().clamp_min(torch.finfo(unit.dtype).tiny)
-        of_train, of_valid = (replace(each, values=each.values / gradient) for each in (of_train, of_valid))
-        sample = of_train.sample(MAX_ROWS, generator)
+        coder, unit = ColumnCoder.of(net, rows), _unit_of_residuals(head, scores, train.targets.target)
+        residuals = [_residuals(coder, evaluator.loss, unit, each) for each in (train, valid)]
+        gradient = residuals[0].values.square().mean(dim=0).sqrt().clamp_min(torch.finfo(unit.dtype).tiny)
+        on_train, on_valid = (replace(each, values=each.values / gradient) for each in residuals)
+        sample = on_train.sample(MAX_ROWS, generator)
         scored = valid.with_rows(split_scores(valid.rows, outputs)[1])
-        return cls(coder, head, evaluator, unit, gradient, of_train, sample, of_valid, scored)
+        return cls(coder, head, evaluator, unit, gradient, on_train, sample, on_valid, scored)
 
     def select(self, index: Tensor) -> FittedInteractions:
         """Columns and interactions, selected and weighed on the validation rows at these indices."""
@@ -164,7 +164,7 @@ def _set_interactions(model: ResidualModel, selected: FittedInteractions, train:
     return offset * model.unit
 
 
-def _unit(head: Head, scores: Tensor, target: Tensor) -> Tensor:
+def _unit_of_residuals(head: Head, scores: Tensor, target: Tensor) -> Tensor:
     """Raw scores per unit of the residual model: 1, or for values the standard deviation of the residuals."""
     # The loss rejects targets that do not fit the scores.
     if head.task != "regression" or head.link != "identity" or len(scores) < 2 or target.numel() != scores.numel():

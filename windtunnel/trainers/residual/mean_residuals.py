@@ -56,17 +56,17 @@ class Interaction:
 
     @classmethod
     def of(cls, columns: tuple[int, ...], size: Sequence[int], rows: int) -> Interaction:
-        """Use a cell per combination of codes.
+        """The interaction of these columns, with a cell per combination of codes.
 
-        Hash them if that gives more than ``CELLS_PER_ROW`` cells per row or more than ``MAX_CELLS``.
+        Combinations are hashed if that gives more than ``CELLS_PER_ROW`` cells per row or more than ``MAX_CELLS``.
         """
         return cls.hashed_into(columns, size, min(CELLS_PER_ROW * rows, MAX_CELLS))
 
     @classmethod
     def hashed_into(cls, columns: tuple[int, ...], size: Sequence[int], max_cells: int) -> Interaction:
-        """Use a cell per combination of codes.
+        """The interaction of these columns, with a cell per combination of codes.
 
-        If there would be more than ``max_cells`` cells (even), hash them into ``max_cells`` + 1 cells (odd).
+        If these would be more than ``max_cells`` (even), combinations are hashed into ``max_cells`` + 1 cells (odd).
         """
         sizes = tuple(size[column] for column in columns)
         # Most sizes have no factor in common with an odd count, so the hash depends on every digit.

@@ -32,8 +32,8 @@ class TrainedResidual:
 
     residual: ResidualForTraining
     training: TrainingResult
-    # ``[rows, K]``, scores of the columns for the validation rows. Those of a half are by a model whose columns and
-    # epoch were selected on the other half; where there are no such models, by ``residual`` itself.
+    # ``[rows, K]``, scores of the columns for the validation rows. The model that was selected on one half scores the
+    # other half. Without such models, ``residual`` scores both.
     scores: Tensor
     is_tested_by_halves: bool = True  # whether there are such models
 

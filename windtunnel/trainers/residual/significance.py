@@ -36,9 +36,13 @@ class SignificanceTest:
     gain: float  # mean decrease of the loss
     standard_error: float  # of the gain
     rows: int  # that were compared, without those of weight 0
-    significant: bool  # whether the gain exceeds its standard error, and the metric is not worse by more than its own
     reason: str = ""  # why it is not significant; empty where it is
     worsens_metric: bool = False  # whether the loss gets lower, but the metric worsens by more than its standard error
+
+    @property
+    def significant(self) -> bool:
+        """Whether the gain exceeds its standard error, and the metric is not worse by more than its own."""
+        return not self.reason
 
     @property
     def worse(self) -> bool:
@@ -86,7 +90,7 @@ def compare_scores(
         return test
     change_of_metric = f"{metric.name} changes by {estimate_text(change, error)}"
     reason = f"on rows that had no part in fitting {change_of_metric}, though the loss is lower"
-    return replace(test, significant=False, reason=reason, worsens_metric=True)
+    return replace(test, reason=reason, worsens_metric=True)
 
 
 def _metric_groups(metric: Metric, halves: Sequence[Tensor], target: Tensor) -> list[Tensor]:
@@ -122,13 +126,18 @@ def compare_losses(loss: Loss, shuffled: Tensor, before: Tensor, after: Tensor, 
     if neighbours.standard_error > CORRELATED * gains.standard_error:
         gains = neighbours
     rows = len(before) if targets.weight is None else int((targets.weight > 0).sum())
-    significant = gains.exceeds_standard_error()
-    reason = "" if significant else "the loss gets no lower on rows that had no part in fitting"
-    if not significant and gains.mean == math.inf:
-        reason = "the loss before is infinite, so that no gain can be tested"
-    elif not significant and gains.mean > 0:
-        reason = f"needs more than 1 standard error. {NEEDS_MORE_ROWS}"
-    return SignificanceTest(gains.mean, gains.standard_error, rows, significant, reason)
+    return SignificanceTest(gains.mean, gains.standard_error, rows, _why_insignificant(gains))
+
+
+def _why_insignificant(gains: GroupLosses) -> str:
+    """Why a gain is not significant; empty where it exceeds its standard error."""
+    if gains.exceeds_standard_error():
+        return ""
+    if gains.mean == math.inf:
+        return "the loss before is infinite, so that no gain can be tested"
+    if gains.mean > 0:
+        return f"needs more than 1 standard error. {NEEDS_MORE_ROWS}"
+    return "the loss gets no lower on rows that had no part in fitting"
 
 
 @dataclass(frozen=True)

@@ -78,7 +78,7 @@ def weighted_trees(
         if evaluator.metric.better(old, new):
             values = f"{value_text(old)} -> {value_text(new)}"
             reason = f"the loss is lower, but {evaluator.metric.name} gets worse on all rows ({values})"
-            test = replace(test, significant=False, reason=reason)
+            test = replace(test, reason=reason)
     if test.significant:
         weighted = _shrunken(trees, weighted, test.shrinkage, inputs.dtype)
     return WeightedTrees(position, weighted, test)

@@ -26,7 +26,7 @@ def max_validation_rows(net: TranslatedPipeline) -> int:
 
 
 class RowSubset(IntEnum):
-    """Which validation rows select models, epochs and weights: all, or one half, whose choice the other half tests."""
+    """The validation rows that select models, epochs and weights: all, or one half, and the other half tests them."""
 
     ALL = 0
     FIRST_HALF = 1

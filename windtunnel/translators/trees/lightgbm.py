@@ -41,7 +41,8 @@ def classifier(fitted: LGBMClassifier) -> Predictor:
     if model.objective == "":
         raise UnsupportedEstimator(
             f"{type(fitted).__name__} with a custom objective predicts raw scores, not labels; "
-            "translate its booster_ instead, or fit it with a named objective"
+            "translate its booster_ instead (and give fit the loss of its scores, such as loss='logistic'), or fit it "
+            "with a named objective"
         )
     if several:
         return model.predictor()
@@ -57,9 +58,9 @@ def classifier(fitted: LGBMClassifier) -> Predictor:
     LGBMRegressor,
     LGBMRanker,
     trainable=TRAINABLE,
-    notes="every objective with its link and loss (with reg_sqrt, of the squared scores); rankers and "
-    "custom objectives are fine-tuned with the squared error of the raw score unless told otherwise; of linear trees "
-    "the leaves train, not the splits",
+    notes="every objective with its link and loss (with reg_sqrt, of the squared scores); rankers are fine-tuned with "
+    "the squared error of the relevance unless told otherwise, custom objectives with a given loss only; of linear "
+    "trees the leaves train, not the splits",
 )
 def regressor(fitted: LGBMRegressor | LGBMRanker) -> Predictor:
     """``booster_``: raw scores, and the values that ``predict`` makes of them."""
@@ -190,7 +191,7 @@ class _Model:
 # Objective: link, loss. Custom objectives leave none in the text. For unweighted rows the loss of cross_entropy_lambda
 # is the logistic loss of its raw score, as 1 - exp(-log(1 + exp(s))) is the sigmoid of s.
 _OBJECTIVES = {
-    "": ("identity", "squared"),
+    "": ("identity", "unknown"),
     "binary": ("logistic", "logistic"),
     "multiclass": ("softmax", "softmax"),
     "multiclassova": ("sigmoids", "logistic"),

@@ -48,7 +48,7 @@ def in_their_place(boosted: Candidate, candidates: Sequence[Candidate], metric: 
     pipelines = [candidate for candidate in candidates if candidate.test is None]
     if select([*pipelines, boosted], metric) is not boosted:
         return [*candidates, boosted]
-    reason = f"{boosted.name} replaces it"
+    reason = f"{boosted.name} replaces it: validation rows had a part in it, so its {metric.name} looks too good"
     others = [
         each if each.test is None or each.rejected else replace(each, rejected=reason, is_replaced=True)
         for each in candidates
@@ -75,12 +75,10 @@ def _candidate(best: Candidate, setup: ResidualSetup, features: BoostedFeatures,
         encoded, start = setup.split_scores(Batch(numbers, ids))
         return boosted.scores(encoded, start if residual is None else start + residual.scores(encoded))
 
-    val_loss, value = setup.evaluator.evaluate(scores, setup.valid)
     test = halves.compare(halves.pipeline_scores, boosted.other_half_scores)
     return Candidate(
         name,
-        value,
-        val_loss,
+        setup.evaluator.evaluate(scores, setup.valid),
         test=test,
         rejected=test.reason if recipe.select == "test" and (test.worse or test.rows < FEWEST_ROWS) else "",
         pipeline=setup.pipeline,

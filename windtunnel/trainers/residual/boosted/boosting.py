@@ -44,8 +44,8 @@ class Datasets:
         import lightgbm
 
         binned = lightgbm.Dataset(train, np.zeros(len(train)), params=dict(OPTIONS)).construct()
-        of_valid = lightgbm.Dataset(valid, np.zeros(len(valid)), reference=binned, params=dict(OPTIONS))
-        return cls(binned, of_valid.construct())
+        binned_valid = lightgbm.Dataset(valid, np.zeros(len(valid)), reference=binned, params=dict(OPTIONS))
+        return cls(binned, binned_valid.construct())
 
 
 @dataclass(frozen=True)
@@ -98,11 +98,13 @@ def boost(targets: FitTargets, features: Datasets, max_trees: int = MAX_TREES) -
             losses.append(targets.losses_on_subsets(_columns(scores, outputs)))
         return "loss", losses[-1][0], False
 
-    of_train, of_valid = (_flat(base_score.repeat(len(rows.target), 1)) for rows in (targets.train, targets.valid))
-    features.train.set_init_score(of_train)
-    features.valid.set_init_score(of_valid)
+    train_scores, valid_scores = (
+        _flat(base_score.repeat(len(rows.target), 1)) for rows in (targets.train, targets.valid)
+    )
+    features.train.set_init_score(train_scores)
+    features.valid.set_init_score(valid_scores)
     options = OPTIONS | {"learning_rate": RATE, "seed": targets.seed, "objective": objective, "num_class": outputs}
-    evaluate(of_valid, None)  # without a tree
+    evaluate(valid_scores, None)  # without a tree
     with Phase(f"boosting on {features.train.num_feature()} features", max_trees) as phase:
         booster = lightgbm.train(
             options,
