@@ -9,6 +9,7 @@ from typing import Any
 import category_encoders as ce
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 from lightgbm import LGBMClassifier, LGBMRegressor
 from scipy import sparse
@@ -115,6 +116,31 @@ def test_long_ids_as_floats_are_compared_as_the_source_compares_them(name: str, 
     source = ENCODERS[name]().fit(known, np.arange(len(known)) % 3 % 2)
     wanted = asked(source, "transform", rows)
     np.testing.assert_allclose(asked(windtunnel.compile(source), "transform", rows), wanted, 1e-9, 1e-9)
+
+
+def polars_table(values: list[int | None]) -> Any:
+    return pytest.importorskip("polars").DataFrame({"c": values})
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        lambda values: pa.table({"c": pa.array(values, pa.int64())}),
+        lambda values: pa.record_batch({"c": pa.array(values, pa.int64())}),
+        lambda values: pa.table({"c": pa.array(values, pa.uint64())}),
+        polars_table,
+        lambda values: {"c": values},
+        lambda values: [{"c": value} for value in values],
+    ],
+)
+@pytest.mark.parametrize("rows", [2, 100])
+def test_a_missing_id_changes_no_other_one(table: Any, rows: int) -> None:
+    known = pd.DataFrame({"c": np.tile(LONG_IDS["rounded to the same"], MANY)})
+    net = windtunnel.compile(OneHotEncoder(handle_unknown="ignore", sparse_output=False).fit(known))
+    values = [*LONG_IDS["rounded to the same"].tolist(), None] * rows
+    wanted = net.transform(pd.DataFrame({"c": pd.array(values, "Int64")}))
+    assert (wanted[:5] == np.eye(5)).all()
+    np.testing.assert_array_equal(net.transform(table(values)), wanted)
 
 
 @pytest.mark.parametrize("name", ["one-hot", "ordinal", "two-hot", "ce ordinal", "ce target"])

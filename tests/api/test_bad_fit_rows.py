@@ -51,8 +51,8 @@ TARGETS: dict[str, tuple[Callable[[Any], Any], str]] = {
     ),
     "two columns": (
         lambda y: np.stack([y, y], axis=1),
-        "targets of shape (300, 2); of this binary pipeline, fine-tuning takes one label per row. Several targets are "
-        "fine-tuned one at a time, each by a translation of its own model.",
+        "targets of shape (300, 2); fine-tuning takes one label per row. Several targets are tuned one at a time, each "
+        "by a translation of its own model (such as multi_output.estimators_[0]).",
     ),
 }
 

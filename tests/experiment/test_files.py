@@ -20,7 +20,13 @@ from sklearn.preprocessing import OneHotEncoder
 
 import windtunnel
 from windtunnel.errors import BadInput
-from windtunnel.experiment.files import predict_frame, read_rows_of, read_table_file, write_table_file
+from windtunnel.experiment.files import (
+    predict_frame,
+    read_rows_of,
+    read_table_file,
+    read_target_rows_of,
+    write_table_file,
+)
 
 
 def test_a_csv_file_has_the_values_of_a_parquet_file(tmp_path: Path) -> None:
@@ -141,3 +147,33 @@ def test_columns_of_one_name_cannot_be_written_as_parquet(tmp_path: Path) -> Non
     with pytest.raises(BadInput, match="no two columns of one name: base"):
         write_table_file(frame, tmp_path / "rows.parquet")
     write_table_file(frame, tmp_path / "rows.csv")
+
+
+def test_nullable_types_become_those_of_numpy(tmp_path: Path) -> None:
+    values = {"whole": [1, None], "number": [0.5, None], "flag": [True, None], "full": [1, 2], "id": [2**60 + 1, None]}
+    types = {"whole": "Int32", "number": "Float64", "flag": "boolean", "full": "Int64", "id": "Int64"}
+    table = pd.DataFrame({name: pd.array(values[name], types[name]) for name in values})
+    table.to_parquet(tmp_path / "rows.parquet")
+    read = read_table_file(tmp_path / "rows.parquet")
+    assert [str(dtype) for dtype in read.dtypes] == ["float64", "float64", "object", "int64", "Int64"]
+    assert read.flag[0] is True and np.isnan(read.flag[1]) and read.id[0] == 2**60 + 1
+    table[["id"]].to_csv(tmp_path / "rows.csv", index=False)
+    assert read_table_file(tmp_path / "rows.csv").id.tolist() == [2**60 + 1, pd.NA]
+
+
+def test_equal_names_in_a_parquet_file_are_told(tmp_path: Path) -> None:
+    pq.write_table(pa.Table.from_arrays([pa.array([1]), pa.array([2])], names=["a", "a"]), tmp_path / "rows.parquet")
+    with pytest.raises(BadInput, match="columns of the same name: 'a'"):
+        read_table_file(tmp_path / "rows.parquet")
+
+
+def test_a_column_of_lists_is_no_column_of_texts(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"a": [["x"], ["y"]]}), tmp_path / "rows.parquet")
+    with pytest.raises(BadInput, match=r"rows.parquet cannot be read: .*list"):
+        read_table_file(tmp_path / "rows.parquet", text=["a"])
+
+
+def test_not_x_stands_for_all_other_labels(tmp_path: Path) -> None:
+    net = windtunnel.compile(LogisticRegression().fit(np.arange(4)[:, None], ["not b", "b", "b", "not b"]))
+    pd.DataFrame({"x": [1, 2, 3], "y": ["a", "b", "c"]}).to_csv(tmp_path / "rows.csv", index=False)
+    assert read_target_rows_of(net, tmp_path / "rows.csv", "y")[1].tolist() == ["not b", "b", "not b"]

@@ -81,6 +81,8 @@ def test_an_onnx_file_is_whole(folder: Path) -> None:
     assert {one.domain for one in model.opset_import} == {"", "ai.onnx.ml"}
     assert [one.name for one in model.graph.input] == ["size", "price", "code", "city"]
     assert [one.name for one in model.graph.output] == ["scores", "predict_proba", "predict"]
+    named = [*model.graph.input, *model.graph.output]
+    assert {one.type.tensor_type.shape.dim[0].dim_param for one in named} == {"rows"}
 
 
 @pytest.mark.parametrize("format", ["onnx", "exported"])

@@ -15,8 +15,8 @@ from lightgbm import LGBMRegressor
 from scipy import sparse
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.cluster import KMeans
-from sklearn.compose import ColumnTransformer
-from sklearn.feature_extraction.text import CountVectorizer
+from sklearn.compose import ColumnTransformer, make_column_transformer
+from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
 from sklearn.impute import KNNImputer, SimpleImputer
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline, make_union
@@ -456,3 +456,30 @@ def test_few_calibration_rows() -> None:
     source, rows = fitted("neighbours in the beginning")
     with pytest.warns(UserWarning, match="calibrate= has 19 rows; .* takes 20 rows at least"):
         windtunnel.translate(source, calibrate=rows[:19]).soften()
+
+
+def with_gap(table: pd.DataFrame) -> pd.DataFrame:
+    return table.assign(gap=table.high - table.low)
+
+
+def test_columns_of_a_function_keep_the_names_of_raw_columns() -> None:
+    X = pd.DataFrame(np.random.default_rng(0).normal(size=(200, 2)), columns=["low", "high"])
+    alone = make_pipeline(FunctionTransformer(with_gap), LogisticRegression()).fit(X, X.low > 0)
+    explained = windtunnel.translate(alone, calibrate=X).explain(X[:5], X)
+    assert explained.names == ["low", "high", "gap"]
+    beside = make_union(FunctionTransformer(with_gap), StandardScaler())
+    both = make_pipeline(beside, LogisticRegression()).fit(X, X.low > 0)
+    explained = windtunnel.translate(both, calibrate=X).explain(X[:5], X)
+    assert sorted(explained.names) == ["functiontransformer__high", "functiontransformer__low", "gap", "high", "low"]
+
+
+@pytest.mark.parametrize("make", [windtunnel.translate, windtunnel.compile])
+def test_columns_that_nothing_reads_may_be_missing(make: Any) -> None:
+    rows = pd.DataFrame({"note": ["to be", "or not"] * 100, "id": "c", "a": np.arange(200.0)})
+    parts = make_column_transformer((TfidfVectorizer(), "note"), ("passthrough", ["a"]))
+    source = make_pipeline(parts, LogisticRegression()).fit(rows, np.arange(200) % 2)
+    net, read = make(source), rows[["a", "note"]]
+    assert list(net.read_columns) == [0, 2]
+    np.testing.assert_allclose(net.predict_proba(read), source.predict_proba(read), atol=1e-12)
+    with pytest.raises(BadInput, match="columns missing: 'note'"):
+        net.predict_proba(rows[["a"]])

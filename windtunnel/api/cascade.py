@@ -7,6 +7,7 @@ from numbers import Real
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from windtunnel.api.compile import compile
@@ -15,7 +16,7 @@ from windtunnel.assemble import translation_in
 from windtunnel.encode.row_values import check_length
 from windtunnel.encode.rows import count_rows
 from windtunnel.encode.rows_with_targets import rows_with_targets
-from windtunnel.errors import BadInput, InvalidOption, UnsupportedEstimator
+from windtunnel.errors import BadInput, InvalidOption, UnsupportedEstimator, is_whole_number
 from windtunnel.objectives.metrics import ALIASES
 from windtunnel.serving.cascade.cascade import Cascade
 from windtunnel.serving.cascade.groups import GroupedPipeline
@@ -103,10 +104,12 @@ def cascade(
     _check_mappings(cost=cost, cache=cache)
     _check_rows(train=train, valid=valid)
     full = _full_model(pipeline, net)
-    rows, target = valid
+    if not is_whole_number(seed, 0):
+        raise InvalidOption(f"seed={seed!r}; give a whole number from 0")
+    rows, target = _source_rows(full, valid[0]), valid[1]
     correct = _positions_of_labels(full, train[1], target, kept)
     grouped = GroupedPipeline.of(pipeline)
-    inputs = grouped.inputs(train[0])
+    inputs = grouped.inputs(_source_rows(full, train[0]))
     groups = feature_groups(grouped, rows, target, cost or {}, seed, compile)
     by_full = None if correct is None else (full.predict_proba(rows), correct)
     gammas = (GAMMA_OF_FILTERS,) if by_full is None else GAMMAS
@@ -139,6 +142,12 @@ def _full_model(pipeline: Any, net: Any) -> Translation:
             "fitted WindTunnelClassifier or WindTunnelRegressor"
         )
     return full
+
+
+def _source_rows(full: Translation, rows: Any) -> Any:
+    """Raw rows in a form that transformers take: dicts and tables of other libraries become DataFrames."""
+    as_they_are = isinstance(rows, pd.DataFrame | np.ndarray) or hasattr(rows, "tocsr") or full.encoder.flat
+    return rows if as_they_are else full.encoder.source_rows(rows)
 
 
 def _positions_of_labels(full: Translation, train: Any, valid: Any, metric: KeptMetric) -> NDArray[np.int64] | None:

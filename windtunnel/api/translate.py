@@ -10,7 +10,7 @@ from windtunnel.assemble import assemble, translation_in
 from windtunnel.compiler.passes import look_up_sums
 from windtunnel.compiler.strategies import use_fastest_forms
 from windtunnel.encode import Rows
-from windtunnel.errors import UnsupportedEstimator
+from windtunnel.errors import BadInput, UnsupportedEstimator
 from windtunnel.pipeline.constraints import warn_of_constraints
 from windtunnel.program.records.fidelity import CalibrationRows, warn_if_low
 from windtunnel.program.records.training_profile import TrainingProfile
@@ -88,7 +88,13 @@ def translate(
     calibration = None
     if calibrate is not None:
         rows, encoded = net.encoder.source_rows(calibrate), net.encode(calibrate)
-        calibration = CalibrationRows.of(encoded, net.head.methods, pipeline, rows)
+        try:
+            calibration = CalibrationRows.of(encoded, net.head.methods, pipeline, rows)
+        except Exception as error:  # whatever the source raises
+            raise BadInput(
+                f"the source pipeline rejects the rows of calibrate=: {error}. Give rows of the types that it was "
+                "fitted on."
+            ) from error
         fidelity = calibration.fidelity(net)
         net.record(fidelity=fidelity)
         net.keep_profile(TrainingProfile.of(net.encoder, net.hosts, encoded))

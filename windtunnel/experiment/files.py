@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import zlib
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -58,7 +58,15 @@ def read_table_file(path: str | Path, *, text: Collection[str] = ()) -> pd.DataF
     if not path.is_file():
         raise FileNotFoundError(f"no file {path}; give a CSV, CSV.gz or Parquet file that exists")
     with explain_damage(path):
-        return frame_of(pq.read_table(path), text) if parquet else _read_csv(path, text)
+        if not parquet:
+            return _read_csv(path, text)
+        _reject_equal_names(path, pd.Series(pq.read_schema(path).names))
+        return frame_of(pq.read_table(path), text)
+
+
+def _reject_equal_names(path: Path, names: pd.Series) -> None:
+    if twice := sorted({str(name) for name in names[names.duplicated()].dropna()}):
+        raise BadInput(f"{path} has columns of the same name: {', '.join(map(repr, twice[:5]))}; rename one of each")
 
 
 @contextmanager
@@ -125,8 +133,7 @@ def _read_csv(path: Path, text: Collection[str]) -> pd.DataFrame:
     types = dict.fromkeys(text, "str")
     options: dict[str, Any] = {"keep_default_na": False, "na_values": [""]}
     header = pd.read_csv(path, header=None, nrows=1, dtype="str", **options).iloc[0]
-    if twice := sorted({str(name) for name in header[header.duplicated()].dropna()}):
-        raise BadInput(f"{path} has columns of the same name: {', '.join(map(repr, twice[:5]))}; rename one of each")
+    _reject_equal_names(path, header)
     frame: pd.DataFrame = pd.read_csv(path, dtype=types, low_memory=False, **options)
     if not isinstance(frame.index, pd.RangeIndex):  # pandas takes the first fields for names of rows
         raise BadInput(f"the rows of {path} have more fields than its header; remove commas at their ends")
@@ -205,7 +212,15 @@ def read_target_rows_of(net: Translation, path: str | Path, target: str) -> tupl
     rows = read_rows_of(net, path, text=[target] if any(isinstance(label, str) for label in labels) else [])
     if target not in rows.columns:
         raise BadInput(f"{path} has no column {target!r}: {nearest(target, map(str, rows.columns))}")
-    return rows.drop(columns=target), rows[target]
+    return rows.drop(columns=target), _with_other_labels(rows[target], labels)
+
+
+def _with_other_labels(targets: pd.Series, labels: Sequence[Any]) -> pd.Series:
+    """Targets where "not x" stands for all labels but x, if that is how the classes were named: see ``load_parts``."""
+    positive = [label for label in labels if f"not {label}" in labels]
+    if len(labels) != 2 or not positive:
+        return targets
+    return targets.where(targets.isna() | targets.isin(labels), f"not {positive[0]}")
 
 
 def read_rows_of(net: Translation, path: str | Path, *, text: Collection[str] = ()) -> pd.DataFrame:

@@ -69,7 +69,7 @@ def load_parts(data: DataConfig) -> Parts:
 
 
 def _classes(target: pd.Series, positive: Any) -> NDArray[Any]:
-    """The labels of the classes 0 and 1, as the target has them: True, where ``positive`` is 1."""
+    """The labels of the classes 0 and 1, as the target has them; texts, such as "not yes", for more than two values."""
     values = target.unique().tolist()
     others = [value for value in values if value != positive]
     (label,) = (value for value in values if value == positive)
@@ -111,6 +111,8 @@ def _rows_and_target(frame: pd.DataFrame, part: str, data: DataConfig) -> Part:
     y = frame[data.target]
     if y.isna().any():
         raise BadInput(f"{int(y.isna().sum())} of {len(y)} values of the target {data.target!r} are missing in {part}")
+    if y.dtype.kind in "mM":
+        raise BadInput(f"the target {data.target!r} holds {y.dtype} values; it must hold numbers or labels of classes")
     X = frame.drop(columns=[data.target, *data.drop]).reset_index(drop=True)
     if data.positive is None:
         return X, y.to_numpy()

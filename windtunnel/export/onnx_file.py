@@ -24,6 +24,8 @@ from windtunnel.program.translated import TranslatedPipeline
 
 WRITTEN_FOR_MISSING = ("None", "nan", "<NA>")
 """The texts that the runtime silently makes of other libraries' missing values."""
+ROWS = "rows"
+"""The name of the first dimension of inputs and outputs."""
 INSIDE = "windtunnel/"
 """Prefix of all names inside the graph, so that they differ from the names of columns."""
 
@@ -125,6 +127,7 @@ def _with_columns(model: Any, number_columns: list[str], net: TranslatedPipeline
     for method, out in zip(outputs, graph.output, strict=True):
         graph.node.add(op_type="Identity", input=[out.name], output=[method])
         out.name = method
+        out.type.tensor_type.shape.dim[0].dim_param = ROWS  # the exporter invents a name
     graph.initializer.append(axes)
     program_nodes = list(graph.node)
     del graph.node[:], graph.input[:]
@@ -149,7 +152,7 @@ def _column_inputs(
     blocks: dict[str, list[str]] = {"numbers": [], "ids": []}
     for name in number_columns:
         kind = types.get(name, TensorProto.DOUBLE)
-        inputs[name] = helper.make_tensor_value_info(name, kind, ["rows"])
+        inputs[name] = helper.make_tensor_value_info(name, kind, [ROWS])
         number = name if kind == TensorProto.DOUBLE else f"{INSIDE}double_{name}"
         if kind != TensorProto.DOUBLE:
             nodes.append(helper.make_node("Cast", [name], [number], to=TensorProto.DOUBLE))
@@ -157,7 +160,7 @@ def _column_inputs(
     misread = _misread(net)
     for slot, category in text_slots(net.encoder):
         (name,) = names(net.encoder, [category.column])
-        inputs[name] = helper.make_tensor_value_info(name, TensorProto.STRING, ["rows"])
+        inputs[name] = helper.make_tensor_value_info(name, TensorProto.STRING, [ROWS])
         nodes.append(_lookup(name, f"{INSIDE}id_{slot}", category, misread[name]))
         blocks["ids"].append(f"{INSIDE}id_{slot}")
     return inputs, nodes, blocks

@@ -163,8 +163,8 @@ class Head:
         if target.ndim != 1 and (target.ndim != 2 or self.flat or self.classes is not None):
             what = "label" if self.classes is not None else "value"
             raise BadInput(
-                f"targets of shape {target.shape}; of this {self.task} pipeline, fine-tuning takes one {what} per row. "
-                "Several targets are fine-tuned one at a time, each by a translation of its own model."
+                f"targets of shape {target.shape}; fine-tuning takes one {what} per row. Several targets are tuned "
+                "one at a time, each by a translation of its own model (such as multi_output.estimators_[0])."
             )
         return self.repeat_target(self._values(target)) if self.classes is None else self._class_indices(target)
 

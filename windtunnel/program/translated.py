@@ -283,15 +283,20 @@ class TranslatedPipeline(ScoringPipeline):
         """The change that ``harden`` measured; None where it was given no rows, or nothing was hardened."""
         return self.records.hardening
 
-    def forward(self, numbers: Tensor, ids: Tensor) -> Tensor:
-        """Raw scores ``[B, K]`` of encoded rows.
+    def forward(self, numbers: Tensor, ids: Tensor | None = None) -> Tensor:
+        """Raw scores ``[B, K]`` of encoded rows, whose ids must be given.
 
         Raises
         ------
         BadInput
-            In training, and in ``backward``, if a step is still exact and has no gradient; see
-            ``Translation.soften``.
+            Without ids, as for raw rows. In training, and in ``backward``, if a step is still exact and has no
+            gradient; see ``Translation.soften``.
         """
+        if ids is None:
+            raise BadInput(
+                "net(numbers, ids) takes the two blocks of encoded rows, such as net(*net.encode(rows)); for raw rows "
+                "call net.predict(rows) or net.scores(rows)"
+            )
         numbers = numbers.to(getattr(torch, self.encoder.dtype))
         if not self.softening_pending or not torch.is_grad_enabled():
             return self.program(numbers, ids)  # type: ignore[no-any-return]

@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 OBJECTIVES = (("metric",), ("metric", "inference_cost"))
 BEST = "best.windtunnel"
 """The file with the best model, in the folder of a sweep."""
+EXAMPLES = {"pruner": "optuna.pruners.MedianPruner()", "sampler": "optuna.samplers.TPESampler(seed=0)"}
 
 
 class SweepOptions(BaseModel):
@@ -62,6 +63,13 @@ class Settings(SweepOptions):
         """The time of ``time.monotonic`` from which no trial begins."""
         return float("inf") if self.timeout is None else self.started + self.timeout
 
+    @field_validator("folder", mode="plain")
+    @classmethod
+    def _path(cls, folder: Any) -> Path | None:
+        if not isinstance(folder, str | Path | None):
+            raise ValueError("give a path, or None")
+        return Path(folder) if folder else None
+
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         if self.jobs > 1 and (not isinstance(self.storage, str) or self.storage in ("sqlite://", "sqlite:///:memory:")):
@@ -71,4 +79,7 @@ class Settings(SweepOptions):
             )
         if len(self.objectives) > 1 and self.pruner is not None:
             raise ValueError("two objectives with a pruner: only trials of one objective can be pruned; leave it out")
+        for name, value, method in (("pruner", self.pruner, "prune"), ("sampler", self.sampler, "sample_relative")):
+            if value is not None and not hasattr(value, method):
+                raise ValueError(f"{name}={value!r}: give an object of optuna, such as {EXAMPLES[name]}")
         return self

@@ -471,3 +471,13 @@ def test_the_full_model_may_be_a_fitted_classifier_of_ours(pipeline, rows):
     np.testing.assert_array_equal(made.full.predict_proba(frame), classifier.predict_proba(frame))
     with pytest.raises(windtunnel.InvalidOption, match="net=Pipeline; accepted are a translation"):
         windtunnel.cascade(pipeline, rows, valid, net=pipeline, cost=COST)
+
+
+def test_rows_may_be_dicts_of_columns_and_seeds_are_whole_numbers(pipeline, rows):
+    frame, target = rows
+    columns = {name: frame[name].tolist() for name in frame}
+    made = windtunnel.cascade(pipeline, (columns, target), (columns, target), cost=COST, accuracy_loss=0.01)
+    np.testing.assert_array_equal(made.predict(columns), made.predict(frame))
+    for seed in (-1, "a"):
+        with pytest.raises(windtunnel.InvalidOption, match=f"seed={seed!r}"):
+            windtunnel.cascade(pipeline, rows, rows, cost=COST, seed=seed)

@@ -143,5 +143,5 @@ def check_initial_value(name: str, value: float) -> None:
         )
     raise BadInput(
         f"before training, {name} over the validation rows is {value}: AUROC needs rows of "
-        "two classes, R2 two rows, and all need finite scores; give other validation rows or another metric"
+        "two classes, R2 two rows, and all need finite scores; give other validation rows, or fit by another metric"
     )
