@@ -289,7 +289,7 @@ def test_only_columns_that_are_read_need_be_there(encoder: RowEncoder) -> None:
     frame = pd.DataFrame({"income": [2.0], "age": [1.0]})
     assert encoder.encode(encoder.select(frame)).numbers.tolist() == [[1.0, 2.0]]
     with pytest.raises(BadInput, match="columns missing: 'city'. Given: 'income', 'age'"):
-        encoder.select(frame, every=True)
+        encoder.select(frame, range(encoder.width))
 
 
 def test_a_text_among_numbers_as_text_is_named(encoder: RowEncoder) -> None:

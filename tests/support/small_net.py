@@ -75,8 +75,11 @@ class SmallNet(nn.Module):
     def replace_categories(self, categories: list[Any]) -> None:
         """Its encoder has none."""
 
-    def record(self, *, history: History | None = None, profile: Any = None) -> None:
+    def record(self, *, history: History) -> None:
         self.history = history
+
+    def keep_profile(self, profile: Any) -> None:
+        """It has no report."""
 
     def finish_softening(self) -> None:
         self.exact_modules = {}

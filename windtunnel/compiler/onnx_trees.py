@@ -35,6 +35,7 @@ class NodeTrees(nn.Module):
     """
 
     rejected_rows = HardTrees.rejected_rows
+    rejects_by_itself = HardTrees.rejects_by_itself
 
     def __init__(self, trees: HardTrees, place: int) -> None:
         super().__init__()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Any
 
 from windtunnel.modules.base import Module
 from windtunnel.program.head import Head
@@ -15,9 +15,6 @@ from windtunnel.program.records.origin import Origin
 from windtunnel.program.records.records import Records
 from windtunnel.program.records.strategy_choice import StrategyChoice
 from windtunnel.program.translate_options import SofteningPlan
-
-if TYPE_CHECKING:
-    from windtunnel.program.translated import TranslatedPipeline
 
 
 @dataclass(frozen=True)
@@ -39,6 +36,6 @@ class TranslationState:
     records: Records
     strategy_choices: Sequence[StrategyChoice]
 
-    def install(self, net: TranslatedPipeline) -> None:
-        """Let a translation run what it ran at the time of this state."""
+    def install(self, net: Any) -> None:
+        """Let a ``TranslatedPipeline`` run what it ran at the time of this state."""
         net.restore(self)

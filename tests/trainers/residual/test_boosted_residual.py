@@ -211,16 +211,6 @@ def test_contributions_of_its_network_start_from_the_mean_of_its_training_rows(f
     assert float(away.median()) < 0.1
 
 
-def test_files_of_earlier_versions_are_explained_from_the_middle_of_the_inputs(fitted: windtunnel.Translation) -> None:
-    net, X = deepcopy(fitted), rows_and_target()[0][-50:]
-    (network,) = (step.module for step in net.program.steps if isinstance(step.module, MultilayerPerceptron))
-    network.reference = torch.empty(0)
-    whole, one = net.explain(X), net.explain(X[:1])
-    assert "from the middle of its inputs" in whole.method
-    np.testing.assert_allclose(one.values[0], whole.values[0], atol=1e-9)
-    np.testing.assert_allclose(whole.base + whole.values.sum(axis=1), net.scores(X).double().numpy(), atol=1e-5)
-
-
 def test_a_loss_without_curvature_gains_as_much_in_any_unit() -> None:
     random = np.random.default_rng(0)
     X = pd.DataFrame(random.integers(0, 7, (5000, 2)), columns=["c", "d"]).assign(u=random.normal(size=5000))
