@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from windtunnel.compiler import onnx_runtime
 from windtunnel.compiler.cost_model import TREE_STRATEGIES
-from windtunnel.compiler.graphs import quiet, take_graph
+from windtunnel.compiler.graphs import quiet_exporter, take_graph
 from windtunnel.compiler.onnx_trees import put_nodes, with_nodes
 from windtunnel.modules.base import MODULES, Module
 from windtunnel.modules.kernels.support_vectors import PairCoupling
@@ -118,7 +118,7 @@ def assert_same(module: SideBySide, wanted: Sequence[Tensor], found: Sequence[An
 @pytest.mark.parametrize("lot", range(LOTS))
 def test_graphs_of_torch_export(lot: int) -> None:
     module, x = side_by_side(lot)
-    with quiet():
+    with quiet_exporter():
         graph = take_graph(module, (x,)).module()
     for rows in (ROWS, 1):
         assert_same(module, module(x[:rows]), graph(x[:rows]))

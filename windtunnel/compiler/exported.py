@@ -16,7 +16,7 @@ from torch.fx import GraphModule
 from torch.utils._pytree import tree_leaves
 
 from windtunnel.compiler.engine import ProgramEngine, Run, failing_step, sliced
-from windtunnel.compiler.graphs import EXAMPLE_ROWS, message_of, quiet, take_graph
+from windtunnel.compiler.graphs import EXAMPLE_ROWS, message_of, quiet_exporter, take_graph
 from windtunnel.compiler.scripted import MethodProgram
 from windtunnel.errors import UnfaithfulOption
 from windtunnel.modules.trees.hard import TreeWalk
@@ -43,7 +43,7 @@ class ExportedEngine(ProgramEngine):
         """Take the graphs of the scores and of the methods with a step of their own, and compare their outputs."""
         last_steps = {"scores": self.program.steps[-1], **self.program.method_steps}
         # Graphs cannot be taken of tensors made in inference mode.
-        with torch.inference_mode(False), torch.no_grad(), quiet():
+        with torch.inference_mode(False), torch.no_grad(), quiet_exporter():
             blocks = self.example(EXAMPLE_ROWS)
             try:
                 graphs = {

@@ -58,16 +58,16 @@ def message_of(error: BaseException) -> str:
 
 
 @contextmanager
-def quiet() -> Iterator[None]:
+def quiet_exporter() -> Iterator[None]:
     """Silence the warnings, logs and prints of PyTorch's exporter about its own parts; errors are raised.
 
     One thread at a time: the exporter, these streams and the levels of loggers belong to the process.
     """
     with COMPILING:
-        yield from _quiet()
+        yield from _quiet_exporter()
 
 
-def _quiet() -> Iterator[None]:
+def _quiet_exporter() -> Iterator[None]:
     loggers = [logging.getLogger(name) for name in ("torch", "torch.onnx")]
     levels = [logger.level for logger in loggers]
     try:

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from windtunnel.compiler.decompositions import DECOMPOSITIONS
 from windtunnel.compiler.engine import ProgramEngine, Run, failing_step, sliced
 from windtunnel.compiler.float64_constants import keep_float64
-from windtunnel.compiler.graphs import EXAMPLE_ROWS, check_close, computed_in, message_of, quiet, take_graph
+from windtunnel.compiler.graphs import EXAMPLE_ROWS, check_close, computed_in, message_of, quiet_exporter, take_graph
 from windtunnel.compiler.onnx_trees import put_nodes, with_nodes
 from windtunnel.errors import InvalidOption, UnfaithfulOption, check_installed
 from windtunnel.modules.base import Module
@@ -104,7 +104,7 @@ class AllMethods(nn.Module):
 
 def exported(module: nn.Module, example: tuple[Tensor, ...], inputs: Sequence[str], outputs: Sequence[str]) -> Any:
     """The ONNX model of a module that takes any number of rows."""
-    with quiet(), torch.no_grad():
+    with quiet_exporter(), torch.no_grad():
         graph = take_graph(module, example)
         graph = graph.run_decompositions(torch.export.default_decompositions() | DECOMPOSITIONS)
         flat = graph.module()

@@ -18,7 +18,7 @@ import torch
 from windtunnel.atomic_write import write_atomically
 from windtunnel.compiler.engine import failing_step
 from windtunnel.compiler.exported import graph_rows_at_once
-from windtunnel.compiler.graphs import check_close, computed_in, message_of, quiet, take_graph
+from windtunnel.compiler.graphs import check_close, computed_in, message_of, quiet_exporter, take_graph
 from windtunnel.errors import UnfaithfulOption
 from windtunnel.export.columns import names, text_slots
 from windtunnel.export.graph_program import GraphProgram, example, file_metadata
@@ -83,13 +83,13 @@ def _graph(
     module: GraphProgram, blocks: tuple[torch.Tensor, ...], close: Callable[..., None]
 ) -> torch.export.ExportedProgram:
     try:
-        with quiet(), torch.no_grad():
+        with quiet_exporter(), torch.no_grad():
             graph = take_graph(module, blocks)
             _compare(graph.module(), module, blocks, close)
     except Exception as error:  # the exporter has errors of many kinds
         (numbers, ids), _ = module.encoded(*blocks)
         method_steps = {name: step for name, step in module.output_modules.items() if isinstance(step, ProgramStep)}
-        with quiet():
+        with quiet_exporter():
             where, _ = failing_step(
                 Program([*module.program.steps], method_steps),
                 (numbers, ids),

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 from windtunnel.modules.outputs.finite import Finite
 from windtunnel.program.program import IDS, NUMBERS, Program, slot_of
-from windtunnel.program.wiring import Node, Place, Source, Wiring
+from windtunnel.program.wiring import Node, NodeColumn, Source, Wiring
 
 NOT_FINITE = frozenset(("nan", "inf"))
 OUTSIDE = -1
 """Stands for a column that says where a step rejects rows."""
-Guard = tuple[Place, frozenset[str]]
+Guard = tuple[NodeColumn, frozenset[str]]
 """A column, and the kinds of values ("nan", "inf", "huge") for which a row is rejected."""
 
 
@@ -40,7 +40,7 @@ def cleared_by_scores(program: Program, always_finite: Iterable[int] = ()) -> fr
     """The positions of steps that need no check if the scores are finite, because rejected values reach the scores."""
     wiring, tracer = _tracer(program, always_finite)
     end = wiring.nodes[-1]
-    visible: dict[Place, frozenset[str]] = {}
+    visible: dict[NodeColumn, frozenset[str]] = {}
     for column in range(len(end.module.finite_inputs(len(end.inputs)))):
         for place, kinds in tracer.causes((end, column)).roots:
             visible[place] = visible.get(place, frozenset()) | kinds
@@ -96,7 +96,7 @@ class NonFiniteTracer:
             traced = {rule: self._trace(rule, node.inputs) for rule in set(finite) if rule is not None}
             self._causes[node] = [None if rule is None else traced[rule] for rule in finite]
 
-    def guards(self, place: Place, kinds: Iterable[str]) -> frozenset[Guard]:
+    def guards(self, place: NodeColumn, kinds: Iterable[str]) -> frozenset[Guard]:
         """The upstream columns and kinds to reject instead of these kinds in this column."""
         causes = self.causes(place)
         if not causes.roots or not (kinds := frozenset(kinds)):
@@ -105,7 +105,7 @@ class NonFiniteTracer:
             return frozenset([(place, kinds)])
         return frozenset((root, possible & kinds) for root, possible in causes.roots if possible & kinds)
 
-    def causes(self, place: Place) -> Causes:
+    def causes(self, place: NodeColumn) -> Causes:
         """The causes of a column; the column itself if they cannot be traced. Ids are always finite."""
         source, column = place
         if source == IDS or (source == NUMBERS and column in self._finite):
@@ -133,7 +133,7 @@ class NonFiniteTracer:
             for root, kinds in causes.roots
         )
 
-    def _trace(self, finite: Finite, places: Sequence[Place]) -> Causes | None:
+    def _trace(self, finite: Finite, places: Sequence[NodeColumn]) -> Causes | None:
         inputs = [self.causes(places[column]) for column in finite.columns]
         if not finite.sure:
             return None if any(causes.roots for causes in inputs) else NEVER

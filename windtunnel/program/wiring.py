@@ -22,7 +22,7 @@ class Node:
     """A program step: its module, its input columns, and the kinds of values that it rejects."""
 
     module: Module
-    inputs: list[Place]
+    inputs: list[NodeColumn]
     name: str
     rejects: tuple[str, ...]
     origin: Origin
@@ -34,7 +34,7 @@ class Node:
 
 Source = Node | int
 """Where columns come from: a node, or a block of the batch, ``NUMBERS`` or ``IDS``."""
-Place = tuple[Source, int]
+NodeColumn = tuple[Source, int]
 """A source and the position of a column in it."""
 
 

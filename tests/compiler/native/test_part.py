@@ -14,7 +14,7 @@ import windtunnel
 from windtunnel.compiler.native.build import SOURCES
 from windtunnel.compiler.native.image import OPERATIONS, Header, ImageWriter, operations_of, renumbered
 from windtunnel.compiler.native.lowering import NotNative
-from windtunnel.compiler.native.part import NativePart, OutputType, PartWriter, TorchPart, split
+from windtunnel.compiler.native.part import NativePart, OutputType, PartWriter, TorchPart, split_program
 from windtunnel.program.program import IDS, NUMBERS
 
 
@@ -43,7 +43,7 @@ def test_the_header_of_an_image_is_that_of_the_sources():
 
 def test_a_step_without_a_native_form_ends_a_part(net):
     steps = _steps(net)
-    parts = split(steps, max(steps), *_example())
+    parts = split_program(steps, max(steps), *_example())
     assert [type(part) for part in parts] == [NativePart, TorchPart, NativePart]
     assert parts[0].inputs == [NUMBERS] and parts[2].inputs == [parts[1].slot]
     values = [*_example(), *([torch.empty(0)] * len(steps))]

@@ -17,7 +17,7 @@ from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardSc
 import windtunnel
 from windtunnel.serving.cascade.groups import GroupedPipeline
 from windtunnel.serving.cascade.host_features import row_keys
-from windtunnel.serving.cascade.split import split
+from windtunnel.serving.cascade.split import split_cascade
 
 COMPUTED = []
 """Name of a step on the host, and the number of its rows, for each call."""
@@ -83,7 +83,7 @@ def test_stages_give_what_both_models_give(case, rows):
     full = make_pipeline(make_column_transformer(*parts), model).fit(frame[:600], target[:600])
     grouped = GroupedPipeline.of(full)
     small = grouped.smaller(frame[:600], target[:600], grouped.names[:1])
-    stages = split(windtunnel.compile(small), windtunnel.compile(full), method)
+    stages = split_cascade(windtunnel.compile(small), windtunnel.compile(full), method)
     queried = frame[600:]
     if least is None:
         assert stages is None  # more counts than are handed on
@@ -144,7 +144,7 @@ def test_steps_of_another_fit_are_not_reused(made, rows):
     _, cascade = made
     other = make_pipeline(make_column_transformer(*HOSTS), LogisticRegression()).fit(frame[400:], target[400:])
     full = windtunnel.compile(other)
-    assert split(cascade.small, full, "predict_proba") is None
+    assert split_cascade(cascade.small, full, "predict_proba") is None
     caches = replace(cascade, full=full, cache={"pipeline": 10})
     assert caches.stages[1] is caches.whole  # with the same cache
 

@@ -28,7 +28,7 @@ from windtunnel.modules.trees.hard import HardTrees
 from windtunnel.objectives.losses import LOSSES
 from windtunnel.trainers.data.labelled_rows import Targets
 from windtunnel.trainers.residual.boosted.boosting import Datasets, boost, boosting_derivatives
-from windtunnel.trainers.residual.boosted.cell_tables import TARGET_PRIOR_ROWS, CellTables, TargetRows, row_blocks
+from windtunnel.trainers.residual.boosted.cell_tables import TARGET_PRIOR_ROWS, CellTables, TargetRows, block_of_rows
 from windtunnel.trainers.residual.boosted.fit_boosted import BoostedResidual
 from windtunnel.trainers.residual.boosted.fit_targets import FitTargets
 from windtunnel.trainers.residual.init_scores import ResidualInputs
@@ -82,7 +82,7 @@ def test_features_leave_the_block_of_a_row_out() -> None:
     target, weight = random.normal(size=(300, 2)), random.random(300) + 0.5
     rows = TargetRows(codes, target, weight)
     tables = CellTables.of([(0, 2), (1,)], [4, 4, 4], rows)
-    block = row_blocks("contiguous", 300, 0)
+    block = block_of_rows("contiguous", 300, 0)
     features = tables.out_of_block_features(rows, block, torch.arange(300))
     mean = np.average(target, axis=0, weights=weight)
     for row in (0, 57, 299):
@@ -96,9 +96,9 @@ def test_features_leave_the_block_of_a_row_out() -> None:
 
 
 def test_random_blocks_do_not_follow_the_order_of_the_rows() -> None:
-    assert np.all(np.diff(row_blocks("contiguous", 500, 0)) >= 0)
-    assert sorted(row_blocks("random", 500, 0)) == sorted(row_blocks("random", 500, 1))
-    assert np.any(np.diff(row_blocks("random", 500, 0)) < 0)
+    assert np.all(np.diff(block_of_rows("contiguous", 500, 0)) >= 0)
+    assert sorted(block_of_rows("random", 500, 0)) == sorted(block_of_rows("random", 500, 1))
+    assert np.any(np.diff(block_of_rows("random", 500, 0)) < 0)
 
 
 def test_derivatives_of_the_logistic_loss() -> None:

@@ -13,7 +13,7 @@ from scipy import sparse
 from torch import Tensor
 
 from windtunnel.compiler.engine import ProgramEngine, Run
-from windtunnel.compiler.native.part import NativePart, TorchPart, checked_image, split
+from windtunnel.compiler.native.part import NativePart, TorchPart, checked_image, split_program
 from windtunnel.compiler.native.scorer import Scorer, make_scorer, values_of
 from windtunnel.compiler.native.text_columns import TextColumns
 from windtunnel.encode import CategoryColumn, RowEncoder, Rows
@@ -103,7 +103,7 @@ class NativeEngine(ProgramEngine):
 
     def _run(self, method: str) -> Run:
         slots, last = self._upstream(method)
-        parts = self._parts[method] = split(slots, last, *self.example(2))
+        parts = self._parts[method] = split_program(slots, last, *self.example(2))
         if len(parts) == 1 and isinstance(whole := parts[0], NativePart):
             return whole.run
 

@@ -126,7 +126,9 @@ def _is_not_finite(columns: Tensor) -> Tensor:
     return torch.isnan(columns @ columns.new_zeros(columns.shape[1], 1))
 
 
-def split(steps: Mapping[int, ProgramStep], last: int, numbers: Tensor, ids: Tensor) -> list[NativePart | TorchPart]:
+def split_program(
+    steps: Mapping[int, ProgramStep], last: int, numbers: Tensor, ids: Tensor
+) -> list[NativePart | TorchPart]:
     """Split the steps that slot ``last`` depends on, in order, into parts.
 
     ``numbers`` and ``ids`` are a few rows, which tell types and shapes.

@@ -19,7 +19,7 @@ from windtunnel.modules.linear.residual_model import ResidualSum
 from windtunnel.modules.tables.category_table import Identity
 from windtunnel.program.non_finite import NOT_FINITE, Guard, NonFiniteTracer
 from windtunnel.program.records.origin import Origin
-from windtunnel.program.wiring import Node, Place, Source, Wiring
+from windtunnel.program.wiring import Node, NodeColumn, Source, Wiring
 
 
 def select_columns(wiring: Wiring, widths: Mapping[Source, int], always_finite: Iterable[int] = ()) -> None:
@@ -42,9 +42,9 @@ class _ColumnSelection:
         sums = [node for node in wiring.nodes if isinstance(node.module, ResidualSum)]
         self.joined_scores = {source for node in sums for source, _ in node.inputs}
         self.used: dict[Source, set[int]] = defaultdict(set)
-        self.passed_on: dict[Place, Place] = {}
+        self.passed_on: dict[NodeColumn, NodeColumn] = {}
         """Columns of removed nodes -> the columns that they passed on."""
-        self.renumbered: dict[Place, Place] = {}
+        self.renumbered: dict[NodeColumn, NodeColumn] = {}
         self.guards: dict[Guard, Node] = {}
         self.checks: set[Guard] = set()
         """The checks of the nodes that remain."""
@@ -155,10 +155,10 @@ class _ColumnSelection:
     def _guard_nodes(self) -> list[Node]:
         """One node per set of kinds, with the guards that no remaining node makes redundant."""
         # With methods, checks of remaining nodes do not count: a method checks rows by its own nodes alone.
-        checked: dict[Place, frozenset[str]] = defaultdict(frozenset)
+        checked: dict[NodeColumn, frozenset[str]] = defaultdict(frozenset)
         for place, kinds in self.checks if not self.wiring.method_nodes else ():
             checked[place] |= kinds
-        by_kinds: dict[frozenset[str], dict[Place, Node]] = defaultdict(dict)
+        by_kinds: dict[frozenset[str], dict[NodeColumn, Node]] = defaultdict(dict)
         for (place, kinds), node in self.guards.items():
             if not kinds <= checked[place]:
                 by_kinds[kinds].setdefault(self._new_place(place), node)
@@ -170,11 +170,11 @@ class _ColumnSelection:
             nodes.append(Node(Identity(), places, name, tuple(sorted(kinds)), Origin(name, "")))
         return nodes
 
-    def _use(self, places: Iterable[Place]) -> None:
+    def _use(self, places: Iterable[NodeColumn]) -> None:
         for source, column in places:
             self.used[source].add(column)
 
-    def _new_place(self, place: Place) -> Place:
+    def _new_place(self, place: NodeColumn) -> NodeColumn:
         """The new place of a column."""
         while place in self.passed_on:
             place = self.passed_on[place]
@@ -196,8 +196,8 @@ def _rejected_anyway(wiring: Wiring, tracer: NonFiniteTracer) -> Callable[[Guard
     return everywhere
 
 
-def _by_place(guards: Iterable[Iterable[Guard]]) -> dict[Place, set[frozenset[str]]]:
-    places: dict[Place, set[frozenset[str]]] = defaultdict(set)
+def _by_place(guards: Iterable[Iterable[Guard]]) -> dict[NodeColumn, set[frozenset[str]]]:
+    places: dict[NodeColumn, set[frozenset[str]]] = defaultdict(set)
     for place, kinds in chain.from_iterable(guards):
         places[place].add(kinds)
     return places

@@ -12,7 +12,7 @@ from windtunnel.modules.linear.projection import Projection
 from windtunnel.modules.tables.category_table import SumGroups
 from windtunnel.pipeline.host_step import HostStep
 from windtunnel.program.program import NUMBERS
-from windtunnel.program.wiring import Node, Place, Wiring
+from windtunnel.program.wiring import Node, NodeColumn, Wiring
 
 FEWEST_COUNTS = 64
 """Fewer counts of a host step than these are summed like other columns."""
@@ -27,7 +27,7 @@ def separate_sums(wiring: Wiring, counts: Mapping[int, HostStep]) -> None:
     hosts: dict[Node, HostStep | None] = {}
     sizes = Counter(counts.values())
 
-    def host_of(place: Place) -> HostStep | None:
+    def host_of(place: NodeColumn) -> HostStep | None:
         """The host step of whose counts alone a column is made."""
         source, column = place
         return hosts[source] if isinstance(source, Node) else counts.get(column) if source == NUMBERS else None
@@ -52,7 +52,7 @@ def _separate(wiring: Wiring, node: Node, parts: Sequence[Sequence[int]]) -> Non
     at = wiring.nodes.index(node)
     nodes = [_part(node, columns, bias if number == 0 else bias * 0) for number, columns in enumerate(parts)]
     wiring.nodes[at:at] = nodes
-    summed: list[Place] = [(part, column) for part in nodes for column in range(len(bias))]
+    summed: list[NodeColumn] = [(part, column) for part in nodes for column in range(len(bias))]
     node.module, node.inputs, node.rejects = SumGroups(len(nodes)), summed, ()
 
 

@@ -15,7 +15,7 @@ from windtunnel.program.program import IDS, NUMBERS
 from windtunnel.program.records.simplification import Simplification
 from windtunnel.program.summed_counts import counting_hosts
 from windtunnel.program.translated import TranslatedPipeline
-from windtunnel.program.wiring import Place, Wiring
+from windtunnel.program.wiring import NodeColumn, Wiring
 
 
 def simplify(net: TranslatedPipeline) -> None:
@@ -65,7 +65,7 @@ def _reduced_encoder(wiring: Wiring, encoder: RowEncoder) -> RowEncoder:
     if not numbers and not ids:
         # At least one column, for the number of rows.
         numbers, ids = ([0], []) if encoder.numbers else ([], [0])
-    places: dict[Place, Place] = {(NUMBERS, old): (NUMBERS, new) for new, old in enumerate(numbers)}
+    places: dict[NodeColumn, NodeColumn] = {(NUMBERS, old): (NUMBERS, new) for new, old in enumerate(numbers)}
     places |= {(IDS, old): (IDS, new) for new, old in enumerate(ids)}
     for node in wiring.all_nodes():
         node.inputs = [places.get(place, place) for place in node.inputs]
@@ -81,7 +81,7 @@ def _reduced_encoder(wiring: Wiring, encoder: RowEncoder) -> RowEncoder:
     )
 
 
-def _neighbouring(numbers: list[int], computed: set[Place], encoder: RowEncoder) -> list[int]:
+def _neighbouring(numbers: list[int], computed: set[NodeColumn], encoder: RowEncoder) -> list[int]:
     """The numbers, computed ones first, so that a node's inputs are neighbours and need no copy."""
     numbers = sorted(numbers, key=lambda at: encoder.numbers[at])
     used = [at for at in numbers if (NUMBERS, at) in computed]

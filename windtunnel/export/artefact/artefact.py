@@ -29,7 +29,7 @@ from windtunnel.export.artefact.parts import (
     read_head,
 )
 from windtunnel.export.artefact.profile import profile_data, profile_tensors, read_profile
-from windtunnel.export.artefact.steps import check_weights, read_step, step_data, under
+from windtunnel.export.artefact.steps import check_tensors, read_step, step_data, under
 from windtunnel.export.artefact.trial import try_net, try_out
 from windtunnel.modules.base import Module
 from windtunnel.program.head import Head
@@ -177,7 +177,7 @@ def _read_program(graph: GraphData, weights: Mapping[str, Tensor]) -> Program:
         [read_step(f"steps.{position}.", position, data, weights) for position, data in enumerate(graph.steps)],
         {method: read_step(f"method_steps.{method}.", count, data, weights) for method, data in method_steps},
     )
-    check_weights(program, weights, WEIGHTS)
+    check_tensors(program, weights, WEIGHTS)
     _restore_flags(program, [*graph.trainable, *(graph.softening.trainable if graph.softening else ())])
     if graph.softening is not None:
         program.requires_grad_(False)
@@ -217,7 +217,7 @@ def _read_exact(
     program: Program, encoder: RowEncoder, head: Head, graph: GraphData, tensors: Mapping[str, Tensor]
 ) -> dict[int, Module]:
     steps = {name: read_step(f"{name}.", int(name), data, tensors) for name, data in graph.exact.items()}
-    check_weights(nn.ModuleDict(steps), tensors, EXACT)
+    check_tensors(nn.ModuleDict(steps), tensors, EXACT)
     for name, data in graph.exact.items():
         soft = graph.steps[int(name)] if int(name) < len(graph.steps) else None
         if soft is None or (soft.takes, soft.rejects) != (data.takes, data.rejects):

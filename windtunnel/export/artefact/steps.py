@@ -90,7 +90,7 @@ def _module(cls: type[Module], data: StepData, tensors: Mapping[str, Tensor], wh
         raise BadFile(f"{where}: no {cls.__name__} can be made of its tensors and facts ({error}).") from error
 
 
-def check_weights(program: nn.Module, weights: Mapping[str, Tensor], group: str) -> None:
+def check_tensors(program: nn.Module, weights: Mapping[str, Tensor], group: str) -> None:
     """Check that the tensors of a group are those of the rebuilt steps."""
     rebuilt = program.state_dict()
     # An optional tensor that the file does not have is empty.

@@ -19,7 +19,7 @@ from windtunnel.export import c_file, onnx_cascade
 from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.serving.cascade.file import CascadeFacts, load, save
 from windtunnel.serving.cascade.host_features import FeatureCache
-from windtunnel.serving.cascade.split import single_stage, split
+from windtunnel.serving.cascade.split import single_stage, split_cascade
 from windtunnel.serving.cascade.stage import Stage, StageOutput, UnsureRows, WholeStage
 from windtunnel.serving.cascade.statistics import FeatureGroup
 from windtunnel.serving.cascade.take_rows import take_rows
@@ -82,7 +82,7 @@ class Cascade:
 
         They hold the weights that the models had when the stages were first used.
         """
-        if (stages := split(self.small, self.full, self._method)) is not None:
+        if (stages := split_cascade(self.small, self.full, self._method)) is not None:
             return self._with_caches(stages[0]), self._with_caches(stages[1])
         return self._alone(self.small), self.whole
 

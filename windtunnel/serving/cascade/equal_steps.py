@@ -11,7 +11,7 @@ from windtunnel.encode import CategoryColumn
 from windtunnel.pipeline.host_step import HostStep
 from windtunnel.program.program import IDS
 from windtunnel.program.weights_digest import weights_digest
-from windtunnel.program.wiring import Node, Place
+from windtunnel.program.wiring import Node, NodeColumn
 
 if TYPE_CHECKING:
     from windtunnel.serving.cascade.stage_builder import WiredModel
@@ -40,7 +40,7 @@ class ComputationKeys:
             self._nodes[node] = self._numbers.setdefault(computation, len(self._numbers))
         return self._nodes[node]
 
-    def _place(self, model: WiredModel, place: Place) -> Hashable:
+    def _place(self, model: WiredModel, place: NodeColumn) -> Hashable:
         """A column that a node reads: of another node, of the rows, or of a host step."""
         source, column = place
         if isinstance(source, Node):

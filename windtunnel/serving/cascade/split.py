@@ -22,7 +22,7 @@ from windtunnel.pipeline.host_step import HostStep
 from windtunnel.program.program import NUMBERS
 from windtunnel.program.summed_counts import summed_host
 from windtunnel.program.translated import TranslatedPipeline
-from windtunnel.program.wiring import Node, Place
+from windtunnel.program.wiring import Node, NodeColumn
 from windtunnel.serving.cascade.equal_steps import ComputationKeys, same_step
 from windtunnel.serving.cascade.stage import Stage
 from windtunnel.serving.cascade.stage_builder import StageBuilder, StageInput, WiredModel
@@ -31,7 +31,7 @@ MOST_SHARED_COUNTS = 256
 """The most counts of a host step that are handed on, if a step other than a sum reads them; more are counted again."""
 
 
-def split(small: TranslatedPipeline, full: TranslatedPipeline, method: str) -> tuple[Stage, Stage] | None:
+def split_cascade(small: TranslatedPipeline, full: TranslatedPipeline, method: str) -> tuple[Stage, Stage] | None:
     """Both stages of a cascade; None if the second has nothing to reuse, or a net runs on an engine of another kind."""
     if not (_splits(small) and _splits(full)):
         return None
@@ -85,7 +85,7 @@ class _Overlap:
         hosts = {theirs: ours for theirs in full.net.hosts for ours in small.net.hosts if same_step(ours, theirs)}
         return cls(first, full, {node: match for node, match in equal.items() if match is not None}, hosts)
 
-    def source(self, place: Place) -> StageInput | None:
+    def source(self, place: NodeColumn) -> StageInput | None:
         """The source in the first stage of a column of the full model; None if the second stage has to compute it."""
         source, column = place
         if isinstance(source, Node):

@@ -17,7 +17,7 @@ from windtunnel.program.program import IDS, NUMBERS
 from windtunnel.program.records.origin import Origin
 from windtunnel.program.summed_counts import CountSums, counting_hosts, summed_host
 from windtunnel.program.translated import TranslatedPipeline
-from windtunnel.program.wiring import Node, Place, Wiring
+from windtunnel.program.wiring import Node, NodeColumn, Wiring
 from windtunnel.serving.cascade.host_features import HostFeatures
 from windtunnel.serving.cascade.stage import Stage
 
@@ -50,12 +50,12 @@ class HostSum:
 class Shared:
     """A column of the model that an earlier stage has computed."""
 
-    place: Place
+    place: NodeColumn
 
 
 Number = RawColumn | HostColumn | HostSum | Shared
 """A number that a stage reads; its position among all of them is known when the stage is complete."""
-StageInput = Number | Place
+StageInput = Number | NodeColumn
 """An input of a node of a stage: a number, an id, or a column of a node of the model."""
 
 
@@ -65,7 +65,7 @@ class WiredModel:
 
     net: TranslatedPipeline
     wiring: Wiring
-    outputs: list[Place]  # the outputs of the method
+    outputs: list[NodeColumn]  # the outputs of the method
     finish: Callable[[Tensor], Tensor]  # turns these into predictions
     counts: dict[int, HostStep]  # see ``counting_hosts``
 
@@ -97,15 +97,15 @@ class StageBuilder:
 
     model: WiredModel
     # the input of an earlier stage that holds a column of the model; None for those that this stage computes
-    reused: Callable[[Place], StageInput | None] = field(default=lambda place: None)
+    reused: Callable[[NodeColumn], StageInput | None] = field(default=lambda place: None)
     # the columns of the model that an earlier stage computes, and its inputs that hold them
-    shared: dict[Place, StageInput] = field(default_factory=dict)
+    shared: dict[NodeColumn, StageInput] = field(default_factory=dict)
     _nodes: dict[Node, list[StageInput]] = field(default_factory=dict)
     _hosts: dict[HostStep, HostFeatures] = field(default_factory=dict)
     _raw: set[int] = field(default_factory=set)
     _sums: dict[Node, list[HostSum]] = field(default_factory=dict)
 
-    def input_of(self, place: Place) -> StageInput:
+    def input_of(self, place: NodeColumn) -> StageInput:
         """The input of this stage for a column of the model; collects the nodes that compute it."""
         source, column = place
         if place in self.shared:
@@ -157,7 +157,7 @@ class StageBuilder:
         numbers, copies = self._numbers(), dict[Node, Node]()
         positions = {number: position for position, number in enumerate(numbers)}
 
-        def place(source: StageInput) -> Place:
+        def place(source: StageInput) -> NodeColumn:
             if isinstance(source, Number):
                 return NUMBERS, positions[source]
             return (copies[source[0]] if isinstance(source[0], Node) else source[0]), source[1]

@@ -145,7 +145,7 @@ class CellTables:
         return np.hstack([statistics, weights]).astype(np.float32)
 
 
-def row_blocks(kind: str, rows: int, seed: int) -> NDArray[np.int64]:
+def block_of_rows(kind: str, rows: int, seed: int) -> NDArray[np.int64]:
     """The block of each row, int64 ``[rows]``: neighbouring rows ("contiguous"), or random ones."""
     block = np.arange(rows) * ROW_BLOCKS[kind] // rows
     return block if kind == "contiguous" else np.random.default_rng(seed).permutation(block)

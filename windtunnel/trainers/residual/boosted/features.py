@@ -16,7 +16,7 @@ from windtunnel.objectives.losses import Loss
 from windtunnel.program.head import Head
 from windtunnel.progress import Phase
 from windtunnel.trainers.data.labelled_rows import LabelledRows
-from windtunnel.trainers.residual.boosted.cell_tables import ROW_BLOCKS, CellTables, TargetRows, row_blocks
+from windtunnel.trainers.residual.boosted.cell_tables import ROW_BLOCKS, CellTables, TargetRows, block_of_rows
 from windtunnel.trainers.residual.column_coder import ColumnCoder
 from windtunnel.trainers.residual.init_scores import split_scores
 from windtunnel.trainers.residual.interactions import residuals_of
@@ -87,7 +87,7 @@ def fit_features(
         sample = torch.arange(len(codes))
         if len(codes) > MAX_ROWS:
             sample = torch.randperm(len(codes), generator=generator)[:MAX_ROWS].sort().values
-        blocks = {kind: row_blocks(kind, len(codes), seed) for kind in ROW_BLOCKS}
+        blocks = {kind: block_of_rows(kind, len(codes), seed) for kind in ROW_BLOCKS}
         train_tables = {kind: tables.out_of_block_features(target_rows, blocks[kind], sample) for kind in ROW_BLOCKS}
     return BoostedFeatures(
         coder,
