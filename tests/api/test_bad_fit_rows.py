@@ -104,8 +104,8 @@ VALUES: dict[str, tuple[Callable[[Any], Any], str]] = {
     ),
     "two columns": (
         lambda y: np.stack([y, y], axis=1),
-        "targets of shape (300, 2); of this regression pipeline, fine-tuning takes one value per row. Several targets "
-        "are fine-tuned one at a time, each by a translation of its own model.",
+        "targets of shape (300, 2); fine-tuning takes one value per row. Several targets are tuned one at a time, each "
+        "by a translation of its own model (such as multi_output.estimators_[0]).",
     ),
     "ragged": (
         lambda y: [[1.0], [1.0, 2.0]] * 150,
