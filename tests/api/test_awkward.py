@@ -130,6 +130,10 @@ def polars_table(values: list[int | None]) -> Any:
         lambda values: pa.table({"c": pa.array(values, pa.uint64())}),
         polars_table,
         lambda values: {"c": values},
+        lambda values: {"c": tuple(values)},
+        lambda values: {"c": pa.array(values)},
+        lambda values: {"c": polars_table(values)["c"]},
+        lambda values: pa.Table.from_arrays([pa.array(values)] * 2 + [pa.nulls(len(values))], names=["c", "d", "d"]),
         lambda values: [{"c": value} for value in values],
     ],
 )

@@ -159,6 +159,12 @@ def test_nullable_types_become_those_of_numpy(tmp_path: Path) -> None:
     assert read.flag[0] is True and np.isnan(read.flag[1]) and read.id[0] == 2**60 + 1
     table[["id"]].to_csv(tmp_path / "rows.csv", index=False)
     assert read_table_file(tmp_path / "rows.csv").id.tolist() == [2**60 + 1, pd.NA]
+    (tmp_path / "rows.csv").write_text(f"id,wide,large\n{2**60 + 1},1e17,1e300\nNA,,inf\n7,0.5,2\n")
+    read = read_table_file(tmp_path / "rows.csv")
+    assert read.id.tolist() == [2**60 + 1, pd.NA, 7] and [str(read[name].dtype) for name in ("wide", "large")] == [
+        "float64",
+        "float64",
+    ]
 
 
 def test_equal_names_in_a_parquet_file_are_told(tmp_path: Path) -> None:
@@ -177,3 +183,6 @@ def test_not_x_stands_for_all_other_labels(tmp_path: Path) -> None:
     net = windtunnel.compile(LogisticRegression().fit(np.arange(4)[:, None], ["not b", "b", "b", "not b"]))
     pd.DataFrame({"x": [1, 2, 3], "y": ["a", "b", "c"]}).to_csv(tmp_path / "rows.csv", index=False)
     assert read_target_rows_of(net, tmp_path / "rows.csv", "y")[1].tolist() == ["not b", "b", "not b"]
+    numbered = windtunnel.compile(LogisticRegression().fit(np.arange(4)[:, None], ["not 3", "3", "3", "not 3"]))
+    pd.DataFrame({"x": [1, 2], "y": [3.0, 1.0]}).to_parquet(tmp_path / "rows.parquet")
+    assert read_target_rows_of(numbered, tmp_path / "rows.parquet", "y")[1].tolist() == ["3", "not 3"]

@@ -11,7 +11,9 @@ from catboost import CatBoostRegressor
 from lightgbm import LGBMClassifier, LGBMRegressor
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.ensemble import HistGradientBoostingRegressor, RandomForestRegressor, StackingClassifier
+from sklearn.feature_selection import SelectFromModel
 from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
@@ -62,6 +64,10 @@ WEIGHTED = {
         make_pipeline(StandardScaler(), LogisticRegression(class_weight={0: 1, 1: 3})),
         "logisticregression__class_weight",
     ),
+    "a search inside": (
+        make_pipeline(StandardScaler(), GridSearchCV(LogisticRegression(), {"class_weight": ["balanced"]}, cv=2)),
+        "gridsearchcv__estimator__class_weight",
+    ),
     "the last model of a stack": (
         StackingClassifier([("a", LogisticRegression())], LogisticRegression(class_weight="balanced"), cv=2),
         "final_estimator__class_weight",
@@ -90,6 +96,8 @@ def test_translate_warns_of_class_weights(name: str) -> None:
         xgb.XGBClassifier(n_estimators=3, scale_pos_weight=1),
         CalibratedClassifierCV(LogisticRegression(class_weight="balanced"), cv=2),
         StackingClassifier([("a", LogisticRegression(class_weight="balanced"))], cv=2),
+        make_pipeline(SelectFromModel(LogisticRegression(class_weight="balanced")), LogisticRegression()),
+        LogisticRegression(class_weight={0: 2, 1: 2}),
     ],
 )
 def test_weights_that_a_later_step_undoes_cause_no_warning(source: Any) -> None:

@@ -471,6 +471,9 @@ def test_columns_of_a_function_keep_the_names_of_raw_columns() -> None:
     both = make_pipeline(beside, LogisticRegression()).fit(X, X.low > 0)
     explained = windtunnel.translate(both, calibrate=X).explain(X[:5], X)
     assert sorted(explained.names) == ["functiontransformer__high", "functiontransformer__low", "gap", "high", "low"]
+    one = make_column_transformer((FunctionTransformer(np.exp), ["low"]), (StandardScaler(), ["low", "high"]))
+    single = make_pipeline(one, LogisticRegression()).fit(X, X.low > 0)
+    assert windtunnel.translate(single, calibrate=X).explain(X[:5], X).names == ["low", "high"]
 
 
 @pytest.mark.parametrize("make", [windtunnel.translate, windtunnel.compile])
@@ -483,3 +486,15 @@ def test_columns_that_nothing_reads_may_be_missing(make: Any) -> None:
     np.testing.assert_allclose(net.predict_proba(read), source.predict_proba(read), atol=1e-12)
     with pytest.raises(BadInput, match="columns missing: 'note'"):
         net.predict_proba(rows[["a"]])
+
+
+def digits(columns: Any) -> Any:
+    return np.array([[len(str(value))] for value in np.asarray(columns)[:, 0]], float)
+
+
+@pytest.mark.parametrize("kind", ["int64", "bool", "float64"])
+def test_a_step_on_the_host_gets_arrays_in_their_type(kind: str) -> None:
+    X = (np.arange(400).reshape(200, 2) % 37).astype(kind)
+    parts = make_column_transformer((FunctionTransformer(digits), [0]), ("passthrough", [1]))
+    source = make_pipeline(parts, LogisticRegression()).fit(X, np.arange(200) % 2)
+    np.testing.assert_allclose(windtunnel.compile(source).predict_proba(X), source.predict_proba(X), atol=1e-12)

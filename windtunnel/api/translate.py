@@ -90,10 +90,10 @@ def translate(
         rows, encoded = net.encoder.source_rows(calibrate), net.encode(calibrate)
         try:
             calibration = CalibrationRows.of(encoded, net.head.methods, pipeline, rows)
-        except Exception as error:  # whatever the source raises
+        except (ValueError, TypeError, KeyError) as error:
             raise BadInput(
-                f"the source pipeline rejects the rows of calibrate=: {error}. Give rows of the types that it was "
-                "fitted on."
+                f"the source pipeline rejects the rows of calibrate=: {str(error).rstrip('.')}. Give rows that it "
+                "predicts."
             ) from error
         fidelity = calibration.fidelity(net)
         net.record(fidelity=fidelity)

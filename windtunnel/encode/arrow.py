@@ -1,4 +1,7 @@
-"""Tables of Arrow and polars as DataFrames."""
+"""Columns of Arrow, polars and Python as pandas takes them, but with exact whole numbers beside missing ones.
+
+pandas makes float64 of whole numbers where one is missing, which rounds those beyond 2^53. These become ``Int64``.
+"""
 
 from __future__ import annotations
 
@@ -12,20 +15,23 @@ from windtunnel.encode.vocabulary import EXACT_INTEGERS
 
 
 def table_to_pandas(table: pa.Table | pa.RecordBatch) -> pd.DataFrame:
-    """A table as pandas takes it, but whole numbers beyond 2^53 beside missing ones stay exact (``Int64``)."""
+    """A table of Arrow."""
     frame: pd.DataFrame = table.to_pandas()
-    integers = [field.name for field in table.schema if pa.types.is_integer(field.type)]
-    return _with_exact_integers(frame, {name: table.column(name) for name in integers if integers.count(name) == 1})
+    if frame.shape[1] != len(table.schema):  # pandas has made an index of some columns
+        return frame
+    for place, column in enumerate(table.columns):
+        if pa.types.is_integer(column.type) and is_rounded(frame.iloc[:, place]):
+            frame.isetitem(place, exact_integers(column.to_pylist()))
+    return frame
 
 
 def polars_to_pandas(table: Any) -> pd.DataFrame:
-    """A table of polars as pandas takes it, but for missing texts and for whole numbers as in ``table_to_pandas``.
-
-    Missing texts are None, as scikit-learn sees them, and not NaN.
-    """
+    """A table of polars, with None for missing texts."""
     frame: pd.DataFrame = table.to_pandas().apply(none_for_missing)
-    integers = [column for column in table.get_columns() if column.dtype.is_integer() and column.null_count()]
-    return _with_exact_integers(frame, {column.name: column.to_arrow() for column in integers})
+    for place, column in enumerate(table.get_columns()):
+        if column.dtype.is_integer() and is_rounded(frame.iloc[:, place]):
+            frame.isetitem(place, exact_integers(column.to_list()))
+    return frame
 
 
 def none_for_missing(column: pd.Series) -> pd.Series:
@@ -37,19 +43,22 @@ def none_for_missing(column: pd.Series) -> pd.Series:
 
 
 def is_rounded(column: pd.Series) -> bool:
-    """Whether a column of whole numbers has become float64, with some from 2^53 on."""
-    return column.dtype == np.float64 and bool((column.abs() >= EXACT_INTEGERS).any())
+    """Whether a column of whole numbers has become float64, as some are missing, with others from 2^53 on."""
+    if column.dtype != np.float64 or not column.isna().any():
+        return False
+    return bool((column.abs() >= EXACT_INTEGERS).any())
 
 
-def _with_exact_integers(frame: pd.DataFrame, columns: dict[str, pa.ChunkedArray | pa.Array]) -> pd.DataFrame:
-    """The frame with these columns of whole numbers as they were, where pandas has rounded some."""
-    exact = {
-        name: pd.Series(pd.array(column.to_pylist(), _nullable(column.type)), frame.index)
-        for name, column in columns.items()
-        if name in frame and is_rounded(frame[name])  # pandas may have made an index of it
-    }
-    return frame.assign(**exact) if exact else frame
+def exact_integers(values: list[int | None]) -> Any:
+    """Whole numbers and None as a nullable array of pandas."""
+    unsigned = max((value for value in values if value is not None), default=0) >= 2**63
+    return pd.array(values, pd.UInt64Dtype() if unsigned else pd.Int64Dtype())
 
 
-def _nullable(integers: pa.DataType) -> Any:
-    return pd.UInt64Dtype() if pa.types.is_unsigned_integer(integers) else pd.Int64Dtype()
+def python_integers(column: Any) -> list[int | None] | None:
+    """The values of a list, tuple, Arrow array or polars column of whole numbers and None; None for any other."""
+    for name in ("to_pylist", "to_list"):
+        column = getattr(column, name)() if not isinstance(column, pd.Series) and hasattr(column, name) else column
+    if not isinstance(column, list | tuple) or not {*map(type, column)} <= {int, type(None)}:
+        return None
+    return list(column)

@@ -420,7 +420,8 @@ class RowEncoder:
     def source_rows(self, rows: Rows, read: Collection[int] | None = None) -> Any:
         """All fitted columns of raw rows in the form that the source takes: a DataFrame, an array or a sequence.
 
-        Only the columns ``read`` need be there, None for all; others that are missing are full of NaN.
+        Of a table, only the columns ``read`` need be there, None for all; the others are full of NaN, unless all are
+        there in their order.
         """
         if self.flat:
             return as_column(rows)
@@ -428,6 +429,8 @@ class RowEncoder:
             if not any(map(is_arrow_dictionary, rows.dtypes)):
                 return rows.copy(deep=False)
         every = range(self.width)
-        frame = self.select(rows, every if read is None else read)
-        frame = frame if len(frame.columns) == self.width else frame.reindex(columns=every)
+        if read is None or self.names is None:  # without names there are all columns
+            frame = self.select(rows, every)
+        else:
+            frame = self.select(rows, read).reindex(columns=every)
         return frame.to_numpy() if self.names is None else frame.set_axis(labels_index(self.names), axis=1)

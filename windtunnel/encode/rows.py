@@ -10,7 +10,14 @@ import pandas as pd
 import pyarrow as pa
 from torch import Tensor
 
-from windtunnel.encode.arrow import is_rounded, none_for_missing, polars_to_pandas, table_to_pandas
+from windtunnel.encode.arrow import (
+    exact_integers,
+    is_rounded,
+    none_for_missing,
+    polars_to_pandas,
+    python_integers,
+    table_to_pandas,
+)
 from windtunnel.encode.columns import holds_python_values, quote_names
 from windtunnel.encode.labels import labels_index
 from windtunnel.encode.vocabulary import FEW_ROWS
@@ -185,8 +192,9 @@ def as_series(column: Any) -> pd.Series:
         column = [np.nan] * len(column)  # pandas converts None alone to objects, not to missing texts
     try:
         series = pd.Series(column).reset_index(drop=True)
-        # Among missing values pandas rounds whole numbers beyond 2^53.
-        return pd.Series(column, dtype=object) if type(column) is list and is_rounded(series) else series
+        if is_rounded(series) and (integers := python_integers(column)) is not None:
+            return pd.Series(exact_integers(integers))
+        return series
     except UnicodeEncodeError:  # half a surrogate pair, which pandas' string type cannot store
         return pd.Series(column, dtype=object).reset_index(drop=True)
 

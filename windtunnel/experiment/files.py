@@ -19,13 +19,15 @@ import pyarrow.parquet as pq
 
 from windtunnel.api.translation import Translation
 from windtunnel.atomic_write import replacing
-from windtunnel.encode.arrow import is_rounded, table_to_pandas
+from windtunnel.encode.arrow import exact_integers, is_rounded, table_to_pandas
 from windtunnel.errors import BadInput, nearest
 
 PARQUET, CSV = (".parquet", ".pq"), (".csv.gz", ".csv")
 """Endings of the files that are read and written."""
 TAKEN_AS_TEXT = (pa.types.is_date, pa.types.is_time, pa.types.is_decimal, pa.types.is_binary)
 """Types of Arrow whose columns are read as texts."""
+WHOLE = re.compile(r"-?\d{1,19}")
+"""Texts of whole numbers that 64 bits hold, but for the largest ones."""
 DECIMALS = re.compile(r"-?\d+\.(?!0$)\d+")
 """Texts of numbers that are not whole, or have more decimals than pandas writes."""
 MISSING_NUMBERS = ("NaN", "nan", "NA")
@@ -140,13 +142,15 @@ def _read_csv(path: Path, text: Collection[str]) -> pd.DataFrame:
     if frame.iloc[:, -1:].isna().any(axis=None):
         _reject_short_rows(path)
     for name in frame.columns.difference([*text]):
-        if is_rounded(frame[name]):  # whole numbers beside missing ones; others have decimals, or are larger
-            with suppress(ValueError):
-                frame[name] = pd.read_csv(path, usecols=[name], dtype="Int64", **options)[name]
-        if not pd.api.types.is_string_dtype(frame[name]):
-            continue
-        with suppress(ValueError):  # a text
-            frame[name] = pd.to_numeric(frame[name].mask(frame[name].isin(MISSING_NUMBERS)))
+        if pd.api.types.is_string_dtype(frame[name]):
+            with suppress(ValueError):  # a text
+                frame[name] = pd.to_numeric(frame[name].mask(frame[name].isin(MISSING_NUMBERS)))
+        if is_rounded(frame[name]):
+            fields = pd.read_csv(path, usecols=[name], dtype="str", **options)[name]
+            fields = fields.mask(fields.isin(MISSING_NUMBERS))
+            if fields.dropna().str.fullmatch(WHOLE).all():
+                values = [None if pd.isna(field) else int(field) for field in fields]
+                frame[name] = exact_integers(values)
     return frame
 
 
@@ -217,10 +221,11 @@ def read_target_rows_of(net: Translation, path: str | Path, target: str) -> tupl
 
 def _with_other_labels(targets: pd.Series, labels: Sequence[Any]) -> pd.Series:
     """Targets where "not x" stands for all labels but x, if that is how the classes were named: see ``load_parts``."""
-    positive = [label for label in labels if f"not {label}" in labels]
-    if len(labels) != 2 or not positive:
+    positive = next((label for label in labels if f"not {label}" in labels), None)
+    if len(labels) != 2 or positive is None:
         return targets
-    return targets.where(targets.isna() | targets.isin(labels), f"not {positive[0]}")
+    spelled = targets.map(lambda text: positive if _other_spelling(str(text)) == positive else text)
+    return spelled.where(spelled.isna() | spelled.isin(labels), f"not {positive}")
 
 
 def read_rows_of(net: Translation, path: str | Path, *, text: Collection[str] = ()) -> pd.DataFrame:

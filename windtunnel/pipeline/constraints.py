@@ -13,7 +13,9 @@ from windtunnel.errors import warn_caller
 
 MONOTONE = re.compile(r"(.*__)?(monotone_constraints?|mc|monotonic_cst)")
 INTERACTION = re.compile(r"(.*__)?(interaction_constraints|interaction_cst)")
-CLASS_WEIGHTS = re.compile(r"(.*__)?(class_weights?|auto_class_weights|scale_pos_weight|is_unbalance|unbalance)")
+CLASS_WEIGHTS = re.compile(
+    r"(.*__)?(class_weights?|auto_class_weights|scale_pos_weight|is_unbalance|unbalance|unbalanced_sets)"
+)
 """The parameters of LightGBM, XGBoost, CatBoost and scikit-learn, maybe behind the names of steps."""
 CALIBRATING = (CalibratedClassifierCV, StackingClassifier)
 """Fit the probabilities of others again, without weights."""
@@ -43,22 +45,34 @@ def constraints(pipeline: Any) -> list[str]:
 def class_weights(pipeline: Any) -> list[str]:
     """The parameters of a fitted pipeline, or of a LightGBM ``Booster``, that weigh some classes more than others.
 
-    Those inside of a calibration, or of the members of a stack, do not count: what follows them undoes the weights.
+    Those inside of a transformer, of a calibration, or of the members of a stack do not count: probabilities do not
+    depend on them, or what follows them undoes the weights.
     """
     parameters = {"": pipeline} | _parameters(pipeline)
-    undone = [f"{name}__".lstrip("_") for name, value in parameters.items() if isinstance(value, CALIBRATING)]
+    owners = {f"{name}__".lstrip("_"): value for name, value in parameters.items() if hasattr(value, "get_params")}
+    undone = [
+        prefix for prefix, owner in owners.items() if isinstance(owner, CALIBRATING) or not hasattr(owner, "predict")
+    ]
     return sorted(
         name
         for name, value in parameters.items()
-        if _weighs(name, value)
+        if CLASS_WEIGHTS.fullmatch(name)
+        and _weighs(value)
         and not any(name.startswith(inside) and not name.startswith(f"{inside}final_estimator") for inside in undone)
     )
 
 
 def _parameters(pipeline: Any) -> dict[str, Any]:
+    """The parameters of an estimator and of those inside, of searches those of the best estimator."""
     pipeline = getattr(pipeline, "best_estimator_", pipeline)
     parameters = pipeline.get_params() if hasattr(pipeline, "get_params") else getattr(pipeline, "params", {})
-    return parameters if isinstance(parameters, dict) else {}
+    if not isinstance(parameters, dict):
+        return {}
+    searches = [name for name, value in parameters.items() if hasattr(value, "best_estimator_")]
+    for search in searches:
+        found = _parameters(parameters[search])
+        parameters = parameters | {f"{search}__estimator__{name}": value for name, value in found.items()}
+    return parameters
 
 
 def _constrains(name: str, value: Any) -> bool:
@@ -71,9 +85,16 @@ def _constrains(name: str, value: Any) -> bool:
     return bool(np.any([*value.values()] if isinstance(value, dict) else value))
 
 
-def _weighs(name: str, value: Any) -> bool:
-    if not CLASS_WEIGHTS.fullmatch(name) or value is None or value is False or value == "None":
-        return False
-    if isinstance(value, str | bool) or (isinstance(value, list) and any(isinstance(one, dict) for one in value)):
-        return True
-    return len(np.unique(np.append([*value.values()] if isinstance(value, dict) else value, 1.0))) > 1
+def _weighs(value: Any) -> bool:
+    """Whether class weights, or the weight of the positive class, are other than equal."""
+    if isinstance(value, dict):
+        weights = [*value.values()]
+        return len(set(weights)) > 1 or (len(weights) == 1 and weights[0] != 1)
+    if isinstance(value, list | tuple | np.ndarray) and any(isinstance(one, dict) for one in value):
+        return any(map(_weighs, value))
+    if isinstance(value, list | tuple | np.ndarray):
+        return len(np.unique(value)) > 1
+    if isinstance(value, str):
+        text = value.lower()
+        return text not in ("", "none", "false") and not re.fullmatch(r"1(\.0*)?", text)
+    return value is not None and bool(value) and (isinstance(value, bool | np.bool_) or value != 1)

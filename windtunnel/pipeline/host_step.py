@@ -147,7 +147,7 @@ def computed_names(hosts: Sequence[HostStep], encoder: RowEncoder) -> dict[int, 
     """The names of the columns that steps on the host compute, where these differ.
 
     A column with the name of another one, or of a raw column that is read otherwise, is called "step__name", such as
-    "functiontransformer__age".
+    "functiontransformer__age". What a step makes of a single raw column under its name is that column.
     """
     listed = [host for host in hosts if host.is_listed and host.labels]
     read = raw_columns_read(host for host in hosts if host not in listed)
@@ -156,14 +156,21 @@ def computed_names(hosts: Sequence[HostStep], encoder: RowEncoder) -> dict[int, 
     taken = Counter([*names, *(name for host in listed for name in host.labels.values())])
     labels = [
         {
-            column: name if taken[name] == 1 else f"{host.name.rpartition('.')[2]}__{name}"
+            column: name if taken[name] == 1 else f"{_short_name(host, listed)}__{name}"
             for column, name in host.labels.items()
+            if [encoder.names[only] for only in columns_read(host.step.inputs) or () if encoder.names] != [name]
         }
         for host in listed
     ]
     used = Counter([*names, *(name for each in labels for name in each.values())])
     unique = [each for each in labels if all(used[name] == 1 for name in each.values())]
     return {column: name for each in unique for column, name in each.items()}
+
+
+def _short_name(host: HostStep, hosts: Sequence[HostStep]) -> str:
+    """The last part of the name of a step, if no other one of the steps ends in it; else its whole name."""
+    last = host.name.rpartition(".")[2]
+    return last if [each.name.rpartition(".")[2] for each in hosts].count(last) == 1 else host.name
 
 
 def evaluate(expression: Expression, rows: Any) -> Any:

@@ -54,7 +54,7 @@ class Schema:
         texts = set[int]().union(*(reader.encoder.columns_by_kind()[1] | reader.counted_columns for reader in readers))
         if encoder.names is not None and not encoder.flat:
             columns = sorted(set[int]().union(*(reader.read_columns for reader in readers)))
-            types = dict.fromkeys(_large_integers(encoder), "INT64") | dict.fromkeys(texts, "BYTES")
+            types = _types_of_large_integers(encoder) | dict.fromkeys(texts, "BYTES")
             inputs = [Column(encoder.names[at], types.get(at, "FP64"), (-1,)) for at in columns]
         else:
             shape = (-1,) if encoder.flat else (-1, encoder.width)
@@ -83,13 +83,14 @@ def datatype_of(values: np.ndarray[Any, Any]) -> str:
     return {"f": "FP64", "i": "INT64", "u": "UINT64", "b": "BOOL"}.get(values.dtype.kind, "BYTES")
 
 
-def _large_integers(encoder: RowEncoder) -> set[int]:
-    """The columns with whole numbers among their categories that FP64 does not tell apart."""
-    return {
-        category.column
-        for category in encoder.categories
-        if any(isinstance(value, int) and abs(value) >= EXACT_INTEGERS for value in category.vocabulary.values)
-    }
+def _types_of_large_integers(encoder: RowEncoder) -> dict[int, str]:
+    """The types of columns with whole numbers among their categories that FP64 does not tell apart."""
+    types = {}
+    for category in encoder.categories:
+        integers = [value for value in category.vocabulary.values if isinstance(value, int)]
+        if max(map(abs, integers), default=0) >= EXACT_INTEGERS:
+            types[category.column] = "UINT64" if max(integers) >= 2**63 else "INT64"
+    return types
 
 
 def _label_type(head: Head) -> str:

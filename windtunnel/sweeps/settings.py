@@ -80,6 +80,6 @@ class Settings(SweepOptions):
         if len(self.objectives) > 1 and self.pruner is not None:
             raise ValueError("two objectives with a pruner: only trials of one objective can be pruned; leave it out")
         for name, value, method in (("pruner", self.pruner, "prune"), ("sampler", self.sampler, "sample_relative")):
-            if value is not None and not hasattr(value, method):
+            if value is not None and (isinstance(value, type) or not hasattr(value, method)):
                 raise ValueError(f"{name}={value!r}: give an object of optuna, such as {EXAMPLES[name]}")
         return self

@@ -301,3 +301,22 @@ def test_validation_rows_of_one_class_are_rejected(path: Path) -> None:
     X, y = make_rows(400, 1, NEW)
     with pytest.raises(BadInput, match="auroc over the validation rows is nan"):
         windtunnel.load(path).refresh((X, y), valid=(X[y == 1], y[y == 1]))
+
+
+def test_a_custom_objective_wants_the_name_of_a_loss() -> None:
+    random = np.random.default_rng(0)
+    X = random.normal(size=(1000, 2))
+    y = (X[:, 0] + random.logistic(size=1000) > 0).astype(int)
+
+    def objective(target: Any, scores: Any) -> Any:
+        p = 1 / (1 + np.exp(-scores))
+        return p - target, p * (1 - p)
+
+    booster = LGBMClassifier(objective=objective, n_estimators=5, verbosity=-1, n_jobs=1).fit(X[:500], y[:500]).booster_
+    net = windtunnel.translate(booster)
+    with pytest.raises(BadInput, match="fit does not know the loss of this source"):
+        net.refresh((X[500:], y[500:]), progress=False)
+    with pytest.raises(InvalidOption, match="give the name of a loss"):
+        net.refresh((X[500:], y[500:]), loss=lambda *_: 0.0, progress=False)
+    net.refresh((X[500:], y[500:]), loss="logistic", progress=False)
+    assert net.history.loss_name == "logistic" and net.history.start_loss < 1

@@ -34,6 +34,7 @@ from windtunnel.export.artefact.trial import try_net, try_out
 from windtunnel.modules.base import Module
 from windtunnel.program.head import Head
 from windtunnel.program.program import Program, ProgramStep
+from windtunnel.program.records.history import History
 from windtunnel.program.records.origin import Origin
 from windtunnel.program.translated import TranslatedPipeline
 
@@ -138,6 +139,7 @@ def _rebuilt(text: str, tensors: Mapping[str, Tensor], host: Any, trusted: bool,
     program = _read_program(graph, weights)
     encoder, head = read_encoder(graph.encoder, categories), read_head(graph.head)
     check_hosts(graph, categories)
+    _check_history(graph.records.history)
     try_out(program, encoder, head, graph)
     net = build(
         program,
@@ -155,6 +157,14 @@ def _rebuilt(text: str, tensors: Mapping[str, Tensor], host: Any, trusted: bool,
     )
     try_net(net, graph.native)
     return net
+
+
+def _check_history(history: History | None) -> None:
+    """Check that one candidate was kept."""
+    if history is None:
+        return
+    if [candidate.kept for candidate in history.candidates].count(True) != 1:
+        raise BadFile("the history must have one candidate that was kept.")
 
 
 def _read_graph(text: str) -> GraphData:

@@ -64,11 +64,11 @@ def load(
             whole = [member.filename for member in members] == [FACTS, SMALL, FULL]
             if not whole or any(member.compress_type != ZIP_STORED for member in members):
                 raise BadFile(f"{fspath(path)!r} is no cascade. Write one with cascade.save(path).")
-            facts = _ADAPTER.validate_json(archive.read(FACTS), strict=False)
             nets = [
                 artefact.unpack(Path(path, name), archive.read(name), TranslatedPipeline, host=host, trusted=trusted)
                 for name in (SMALL, FULL)
             ]
+            facts = _ADAPTER.validate_json(archive.read(FACTS), strict=False)
             _check(nets[0], nets[1], facts)
     except WindTunnelError:
         raise

@@ -21,6 +21,7 @@ def refresh(
     valid: Any = None,
     anchor: float | None = None,
     keep_old: bool = True,
+    loss: str | None = None,
     seed: int = 0,
     progress: bool = True,
 ) -> Net:
@@ -55,6 +56,8 @@ def refresh(
     keep_old : bool
         Whether a refresh must not raise the loss of the held-out old rows by more than one standard error. If what is
         predicted changes with time, this holds the refresh back.
+    loss : str, optional
+        The name of a loss as for ``fit``, such as "logistic"; by default that of the source, if it is known.
     seed : int
         Seed of the rows that are held out.
     progress : bool
@@ -71,9 +74,11 @@ def refresh(
         For rows that ``fit`` rejects, for arguments that are neither tuples of rows and targets nor loaders, and for a
         translation that takes no residual model.
     InvalidOption
-        For an anchor or a seed that is not accepted, and for a translation on a fixed backend.
+        For an anchor, a loss or a seed that is not accepted, and for a translation on a fixed backend.
     """
     _check(net, anchor, seed)
+    if loss is not None and not isinstance(loss, str):
+        raise InvalidOption(f"loss={loss!r}; give the name of a loss, such as 'logistic', or None for the source's own")
 
     import torch
 
@@ -83,7 +88,7 @@ def refresh(
     anchors = ANCHORS if anchor is None else (float(anchor),)
     inputs = {"new": new, "valid": valid, "replay": replay}
     with show_progress(progress), torch.inference_mode(False), torch.enable_grad():
-        history = update(net, inputs, anchors, keep_old=keep_old, seed=seed)
+        history = update(net, inputs, anchors, keep_old=keep_old, loss=loss, seed=seed)
     net.record(history=history)
     if progress:
         log(history.summary)

@@ -83,6 +83,7 @@ def update(
     anchors: Sequence[float],
     *,
     keep_old: bool,
+    loss: str | None,
     seed: int,
 ) -> History:
     """Try the anchors, install the best attempt that passes, and return the history; see ``refresh``.
@@ -96,7 +97,7 @@ def update(
     data = RefreshData.of(trial, parts["new"], parts["valid"], parts["replay"], seed)
     extend_residual(trial, data.rows.numbers[data.new], _unit_of_target(trial, data))
     values = MovableValues.of(trial, data.rows)
-    scoring = RefreshScoring(data, Evaluator.of_scores(Recipe(), trial.head, trial.program))
+    scoring = RefreshScoring(data, Evaluator.of_scores(Recipe(loss=loss), trial.head, trial.program))
     metric = scoring.evaluator.metric
     before = scoring.evaluate(values.scores, data.tested)
     check_initial_value(metric.name, before.metric)
@@ -128,7 +129,7 @@ def update(
         seconds=time.perf_counter() - began,
         candidates=_candidates(before, attempts, kept, tested_rows),
         validation_rows=tested_rows,
-        loss_name=loss_text(None, trial.head),
+        loss_name=loss_text(loss, trial.head),
         terms=terms,
         calibration=calibrated,
         refresh=details,
