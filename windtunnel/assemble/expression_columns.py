@@ -11,6 +11,7 @@ from windtunnel.assemble.composites import Composites
 from windtunnel.assemble.context import Context
 from windtunnel.assemble.conversions import Conversions, predicts
 from windtunnel.assemble.edge_cases.imputed_thresholds import transform_of
+from windtunnel.assemble.edge_cases.member_columns import check_member_columns
 from windtunnel.assemble.edge_cases.sparsity import check_sparse_inputs
 from windtunnel.assemble.graph_column import GraphColumn, column_at
 from windtunnel.assemble.host_steps import HostSteps
@@ -68,6 +69,7 @@ class ExpressionColumns:
                 columns = self.of(inputs)
                 return [columns[position] for position in positions]
             case Concatenated(parts=parts):
+                check_member_columns(expression, self.context)
                 return [column for part in parts for column in self.of(part)]
             case Weighted(name=name, inputs=inputs, weight=weight):
                 columns = self.of(inputs)

@@ -10,8 +10,8 @@ from typing import Any
 import torch
 
 from windtunnel.assemble.context import Context
+from windtunnel.assemble.edge_cases.member_columns import check_columns, check_first_readers
 from windtunnel.assemble.edge_cases.sparsity import gives_sparse
-from windtunnel.assemble.edge_cases.translation_columns import check_columns, check_first_readers
 from windtunnel.assemble.graph_column import GraphColumn, Place, PlacedModule, Rejected
 from windtunnel.assemble.host_steps import HostSteps
 from windtunnel.encode import CategoryColumn

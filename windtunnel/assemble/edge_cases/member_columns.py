@@ -1,4 +1,4 @@
-"""Columns of a translation inside of another estimator: sources may take them by name, or by position."""
+"""Columns of members of an estimator: sources may take them by name, or by position."""
 
 from __future__ import annotations
 
@@ -90,6 +90,20 @@ def check_first_readers(context: Context) -> None:
                 )
 
 
+def check_member_columns(expression: Concatenated, context: Context) -> None:
+    """Reject members that were fitted on tables with other columns, or another order of them.
+
+    Each would take the columns by its own names, what is passed on goes by position, and all read the same rows here.
+    """
+    names = (_fitted_names(reader) for reader in _first_readers(expression, context))
+    orders = sorted({tuple(each) for each in names if each is not None})
+    if len(orders) > 1:
+        raise UnsupportedEstimator(
+            f"members were fitted on the columns {quote_names(orders[0])} and on {quote_names(orders[1])}; fit all on "
+            "tables with the same columns, in the same order."
+        )
+
+
 def _first_readers(expression: Expression, context: Context) -> list[Any]:
     """The fitted estimators that read the raw rows first, but for those that are made of others."""
     match expression:
@@ -100,7 +114,7 @@ def _first_readers(expression: Expression, context: Context) -> list[Any]:
         case Concatenated(parts=parts):  # raw columns among them are taken by position
             passed: list[Any] = [part for part in parts if isinstance(part, Raw)]
             return passed + [reader for part in parts for reader in _first_readers(part, context)]
-        case Step(inputs=inputs) | Columns(inputs=inputs) | Weighted(inputs=inputs):
+        case Step(inputs=inputs) | Columns(inputs=inputs) | Weighted(inputs=inputs) | MethodOutput(inputs=inputs):
             return _first_readers(inputs, context)
     return []
 
