@@ -100,12 +100,10 @@ def cascade(
     Kraft et al., Willump: a statistically-aware end-to-end optimizer for machine learning inference, MLSys 2020.
     """
     kept = _metric_to_keep(metric)
-    _check_options(accuracy_loss, gamma)
+    _check_options(accuracy_loss, gamma, seed)
     _check_mappings(cost=cost, cache=cache)
     _check_rows(train=train, valid=valid)
     full = _full_model(pipeline, net)
-    if not is_whole_number(seed, 0):
-        raise InvalidOption(f"seed={seed!r}; give a whole number from 0")
     rows, target = _source_rows(full, valid[0]), valid[1]
     correct = _positions_of_labels(full, train[1], target, kept)
     grouped = GroupedPipeline.of(pipeline)
@@ -173,9 +171,8 @@ def _positions_of_labels(full: Translation, train: Any, valid: Any, metric: Kept
     classes = len(head.labels_in_order)
     if metric == "auroc" and classes != 2:
         raise InvalidOption(f"metric='auroc' is for two classes; the pipeline has {classes}.")
-    train_positions, valid_positions = (
-        head.encode_target(part).numpy() for part in (train, valid)
-    )  # rejects labels of no class
+    # Labels of no class are rejected here.
+    train_positions, valid_positions = (head.encode_target(part).numpy() for part in (train, valid))
     if len(np.unique(train_positions)) < classes:
         raise BadInput("the targets of train lack a class of the pipeline; give rows of every class")
     if metric == "auroc" and len(np.unique(valid_positions)) < 2:
@@ -209,8 +206,10 @@ def _metric_to_keep(name: str) -> KeptMetric:
     return metric
 
 
-def _check_options(accuracy_loss: float, gamma: float | None) -> None:
+def _check_options(accuracy_loss: float, gamma: float | None, seed: int) -> None:
     if not isinstance(accuracy_loss, Real) or not 0 <= accuracy_loss < 1:
         raise InvalidOption(f"accuracy_loss={accuracy_loss!r}; accepted are numbers from 0 to below 1.")
     if gamma is not None and not (isinstance(gamma, Real) and 0 <= gamma < float("inf")):
         raise InvalidOption(f"gamma={gamma!r}; accepted are numbers from 0 up, and None.")
+    if not is_whole_number(seed, 0):
+        raise InvalidOption(f"seed={seed!r}; give a whole number from 0")

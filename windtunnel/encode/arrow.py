@@ -57,8 +57,10 @@ def exact_integers(values: list[int | None]) -> Any:
 
 def python_integers(column: Any) -> list[int | None] | None:
     """The values of a list, tuple, Arrow array or polars column of whole numbers and None; None for any other."""
-    for name in ("to_pylist", "to_list"):
-        column = getattr(column, name)() if not isinstance(column, pd.Series) and hasattr(column, name) else column
+    if isinstance(column, pa.Array | pa.ChunkedArray):
+        column = column.to_pylist()
+    elif hasattr(column, "to_list"):
+        column = column.to_list()
     if not isinstance(column, list | tuple) or not {*map(type, column)} <= {int, type(None)}:
         return None
     return list(column)

@@ -66,7 +66,7 @@ class PartWriter:
 
     def rejected_rows(self, step: ProgramStep) -> int:
         """The column that is not 0 where a step rejects a row."""
-        only_finite = set(step.rejects) == NOT_FINITE and not step.module.rejects_by_itself()
+        only_finite = set(step.rejects) == NOT_FINITE and not step.rejects_finite()
         (column,) = trace(_is_not_finite if only_finite else step.rejected_input, self.image, *self._input(step))
         return column
 

@@ -102,11 +102,11 @@ class History(FitRecord):
 
     def _candidate_lines(self) -> list[str]:
         width = max([22, *(len(row.name) for row in self.candidates)])
-        names = list(dict.fromkeys([self.metric, "loss"]))
+        names = dict.fromkeys([self.metric, "loss"])
         lines = [f"  {'candidate':{width}}{''.join(f'  {name:>10}' for name in names)}"]
         for row in self.candidates:
-            numbers = [_number(row.metric), _number(row.loss)][-len(names) :]
-            lines.append("  ".join([f"{'*' if row.kept else ' '} {row.name:{width}}", *numbers]))
+            values = {self.metric: row.metric, "loss": row.loss}  # one of them if the loss is the metric
+            lines.append("  ".join([f"{'*' if row.kept else ' '} {row.name:{width}}", *map(_number, values.values())]))
         return [*lines, "", *(f"- {row}" for row in self.candidates)]
 
     def _epoch_lines(self) -> list[str]:
