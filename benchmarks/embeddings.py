@@ -55,7 +55,7 @@ def main(
         result = json.loads(done.stdout)
     else:
         torch.set_num_threads(threads)
-        large_tables.LARGE = rows * width + 1 if dense else 1
+        large_tables.LARGE_TABLE = rows * width + 1 if dense else 1
         trained(100, 2, 200, 50, 1, checkpoints=checkpoints)  # loads code
         result = trained(rows, width, samples, batch, epochs, checkpoints=checkpoints) | {"dense": dense}
     if as_json or here:

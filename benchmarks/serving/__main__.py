@@ -141,12 +141,13 @@ def _overhead(model: Model) -> str:
     """How long the parts of a request take without HTTP."""
     from benchmarks.serving.server import _open
     from windtunnel.serving.messages import parse_json, response_json, rows_of_json
-    from windtunnel.serving.queue_steps import main_net
+    from windtunnel.serving.queue_steps import Entry
     from windtunnel.serving.responses import to_json
     from windtunnel.serving.schema import Schema
 
     net = _open(model.path)
-    schema, body = Schema.of(main_net(net), [main_net(net)]), json.dumps(model.rows[:1]).encode()
+    scored = Entry.of(net).net
+    schema, body = Schema.of(scored, [scored]), json.dumps(model.rows[:1]).encode()
     rows = rows_of_json(parse_json(body), schema)
     outputs = net.predict(rows), net.predict_proba(rows)
     many = {name: [row[name] for row in model.rows] for name in model.rows[0]}

@@ -16,7 +16,7 @@ from windtunnel.serving.app import App
 from windtunnel.serving.batching import Server
 from windtunnel.serving.connection import uvicorn_options
 from windtunnel.serving.models import Limits, Models, Views
-from windtunnel.serving.queue_steps import Task
+from windtunnel.serving.queue_steps import Entry, Task
 
 
 class Queued(Server):
@@ -29,9 +29,10 @@ class WholeRequests(Queued):
     """A cascade in one step: a batch leaves when its last row is done."""
 
     @staticmethod
-    def first_step(net: Any) -> Any:
+    def entry(net: Any) -> Entry:
         """Both steps as one."""
-        return BothSteps(Server.first_step(net))
+        entry = Entry.of(net)
+        return replace(entry, step=BothSteps(entry.step))  # type: ignore[arg-type]
 
 
 @dataclass
@@ -39,6 +40,12 @@ class BothSteps:
     """The steps of a cascade, one right after the other for the same batch."""
 
     first: Any
+
+    @property
+    def methods(self) -> Sequence[str]:
+        """The methods of the model."""
+        methods: Sequence[str] = self.first.methods
+        return methods
 
     def task(self, methods: tuple[str, ...], rows: Any) -> Task:
         """That of the first step, for this one."""

@@ -198,7 +198,7 @@ def test_what_is_given_is_left_alone() -> None:
 # Texts
 
 
-@pytest.mark.parametrize("times", [1, serving.FEW])
+@pytest.mark.parametrize("times", [1, serving.FEW_ROWS])
 @pytest.mark.parametrize("gaps", [[], [None], [NAN, None, NAN]], ids=["whole", "gaps", "NaN and None"])
 @pytest.mark.parametrize("holder", HOLDERS)
 def test_a_text_is_read_as_alone(holder: str, gaps: list[Any], times: int, cities: Any) -> None:
@@ -214,7 +214,7 @@ def test_a_text_is_read_as_alone(holder: str, gaps: list[Any], times: int, citie
     np.testing.assert_allclose(model.predict_proba({"city": column}), net.predict_proba(rows), 1e-12)
 
 
-@pytest.mark.parametrize("times", [1, serving.FEW])
+@pytest.mark.parametrize("times", [1, serving.FEW_ROWS])
 @pytest.mark.parametrize("bad", ["Os\0lo", "Oslo\0"])
 @pytest.mark.parametrize("holder", HOLDERS)
 def test_texts_with_a_nul(holder: str, bad: str, times: int) -> None:
@@ -224,7 +224,7 @@ def test_texts_with_a_nul(holder: str, bad: str, times: int) -> None:
     assert str(among.value).startswith(f"column 'city' holds {bad!r}, with a NUL in it")
 
 
-@pytest.mark.parametrize("times", [1, serving.FEW])
+@pytest.mark.parametrize("times", [1, serving.FEW_ROWS])
 @pytest.mark.parametrize("holder", ["a list", "objects", "pandas, objects", "pandas, categories"])
 @pytest.mark.parametrize("odd", [3, 2.5, b"Oslo", True, pd.Timestamp("2020-01-01")])
 def test_what_is_no_text_is_named(odd: Any, holder: str, times: int) -> None:
@@ -240,7 +240,7 @@ def test_what_is_no_text_comes_first(column: list[Any]) -> None:
         serving._strings("city", column, None)
 
 
-@pytest.mark.parametrize("times", [1, serving.FEW])
+@pytest.mark.parametrize("times", [1, serving.FEW_ROWS])
 @pytest.mark.parametrize("holder", HOLDERS)
 def test_what_an_encoder_rejects(holder: str, times: int, cities: Any) -> None:
     _, model = cities("error")

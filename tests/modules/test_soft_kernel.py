@@ -17,7 +17,7 @@ from windtunnel.modules.threads import run_parallel
 from windtunnel.modules.trees import SoftLeaves, SoftTrees
 from windtunnel.modules.trees.soft.kernel import memory, tree_pass, tree_weights
 from windtunnel.modules.trees.soft.kernel.operation import soft_ensemble
-from windtunnel.modules.trees.soft.kernel.subnormal import SMALLEST, without_subnormals
+from windtunnel.modules.trees.soft.kernel.subnormal import SMALLEST_NORMAL, without_subnormals
 
 SMALL = Settings(trees=5, leaves=6, features=4, batch=70, level="L4", dropout=0.0, threads=1, device="cpu")
 LEVELS = ["L1", "L2", "L3", "L4"]
@@ -142,13 +142,13 @@ def test_who_takes_subnormal_numbers_for_0_goes_on_to() -> None:
         return small * 0.5
 
     torch.set_flush_denormal(True)
-    before = product(SMALLEST), SMALLEST * 0.5
+    before = product(SMALLEST_NORMAL), SMALLEST_NORMAL * 0.5
     torch.set_flush_denormal(False)
     assert before == (0.0, 0.0)
-    assert product(SMALLEST) == 0.0 and SMALLEST * 0.5 > 0.0
+    assert product(SMALLEST_NORMAL) == 0.0 and SMALLEST_NORMAL * 0.5 > 0.0
     with pytest.raises(ZeroDivisionError):
         product(0.0)
-    assert SMALLEST * 0.5 > 0.0
+    assert SMALLEST_NORMAL * 0.5 > 0.0
 
 
 @pytest.mark.parametrize("only", ["threshold", "node_weight", "path", "path_bias", "leaf_value", "category_table"])

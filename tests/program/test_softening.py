@@ -119,7 +119,7 @@ def test_an_interrupt_leaves_exact_trees(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_few_of_many_rows_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fidelity, "MAX_ROWS", 50)
+    monkeypatch.setattr(fidelity, "MAX_SAMPLED_ROWS", 50)
     rows = net().calibration
     assert rows is not None and len(rows.batch.ids) == len(rows.outputs) == 50
     np.testing.assert_allclose(rows.outputs[[0, -1]], net().predict_proba(X)[[0, -1]], atol=1e-6)

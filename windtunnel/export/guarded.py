@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from windtunnel.encode import FIRST_ID
 from windtunnel.program.non_finite import takes_missing
 from windtunnel.program.program import FLOAT32_MAX, Program, ProgramStep
-from windtunnel.program.row_slices import LARGE
+from windtunnel.program.row_slices import MAX_SQUARABLE
 
 CHUNK = 8192
 """Rows scored at once."""
@@ -64,7 +64,7 @@ class GuardedProgram(nn.Module):
         self.checks_all_rows = program.may_reject_computed_values()
         self.at_once = WHOLE if program.needs_all_rows() else CHUNK
         self.takes_missing, self.first_id = takes_missing(program), FIRST_ID
-        self.most, self.large = FLOAT32_MAX, LARGE
+        self.most, self.large = FLOAT32_MAX, MAX_SQUARABLE
 
     def forward(self, numbers: Tensor, ids: Tensor) -> list[Tensor]:
         """All values, the raw scores or the columns of a transformer last."""

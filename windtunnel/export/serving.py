@@ -38,7 +38,7 @@ LIBRARIES = (".so", ".dylib", ".dll")
 """Suffixes of shared libraries."""
 NO_REAL_NUMBERS = ("datetime64", "timedelta64", "complex64", "complex128", "clongdouble", "complex256")
 """NumPy's types that ``float`` takes though they are no real numbers."""
-FEW = 256
+FEW_ROWS = 256
 """Up to this many rows a Python loop is faster than pandas' ``factorize``."""
 
 Rows = Any
@@ -253,7 +253,7 @@ def _strings(name: str, column: Any, none: str | None, integers: bool = False) -
     dtype = getattr(column, "dtype", None)
     # pandas has codes for categories already, and makes them of Arrow's texts without a Python string for each.
     fast_codes = type(dtype).__name__ == "CategoricalDtype" or getattr(dtype, "storage", None) == "pyarrow"
-    if fast_codes and len(column) > FEW:
+    if fast_codes and len(column) > FEW_ROWS:
         codes, values = column.factorize()  # in the order of the rows; a missing text has the code -1
         distinct = [_text(name, value, none, integers) for value in values.tolist()]
         return Texts(distinct + [None] * bool((codes < 0).any()), codes.astype("int64"))

@@ -21,10 +21,10 @@ CHUNK = 16384
 LEAST_ROWS, LEAST_ROWS_OF_TREES = 1024, 256
 """The fewest rows of one of several threads; rows take longer through many leaves, or soft trees."""
 MANY_LEAVES = 4000
-FEW = 16
+ONE_THREAD_ROWS = 16
 """Rows up to which torch runs every operation in one thread."""
 CPU = torch.device("cpu")
-LARGE = 2.0**64
+MAX_SQUARABLE = 2.0**64
 """Up to here the square of a number is finite in float32, so no product of a step overflows."""
 FEW_NUMBERS = 4096
 """Numbers that are checked with NumPy, whose calls cost less; a product of more might start threads."""
@@ -48,7 +48,7 @@ def in_slices(
     """
     with torch.inference_mode():
         rows = batch.ids.shape[0]
-        threads = torch.get_num_threads() if device.type == "cpu" and rows > FEW else 1
+        threads = torch.get_num_threads() if device.type == "cpu" and rows > ONE_THREAD_ROWS else 1
         if (rows <= size and threads == 1) or whole:
             return run(*batch) if device == CPU else run(*(block.to(device) for block in batch)).cpu()
         size = min(size, rows_per_thread(rows, threads, least))
@@ -107,7 +107,7 @@ def has_non_finite(numbers: Tensor, ids: Tensor) -> bool:
     overflows = numbers.numel() > 0 and not _squares(numbers) <= FLOAT32_MAX
     if overflows:
         least, most = (bound.item() for bound in numbers.aminmax())  # both NaN if a number is
-        overflows = not (-LARGE <= least and most <= LARGE)
+        overflows = not (-MAX_SQUARABLE <= least and most <= MAX_SQUARABLE)
     return overflows or (ids.numel() > 0 and ids.min().item() < FIRST_ID)
 
 

@@ -26,7 +26,7 @@ from windtunnel.program.program import BEYOND_FLOAT32, Program
 from windtunnel.program.program_facts import ProgramFacts
 from windtunnel.program.row_slices import (
     CPU,
-    LARGE,
+    MAX_SQUARABLE,
     has_non_finite,
     in_slices,
     rows_at_once,
@@ -285,7 +285,7 @@ class ScoringPipeline(nn.Module):
                 return False
             if not facts.needs_all_rows:
                 # The norm of a row with a non-finite value is not finite either; some finite rows pass too.
-                suspect = ~(torch.linalg.vector_norm(seen, dim=1) <= LARGE) | (ids < FIRST_ID).any(dim=1)
+                suspect = ~(torch.linalg.vector_norm(seen, dim=1) <= MAX_SQUARABLE) | (ids < FIRST_ID).any(dim=1)
                 numbers, ids = numbers[suspect], ids[suspect]
         elif method == "scores" and torch.isfinite(output).all():
             cleared = facts.cleared_by_scores
@@ -305,7 +305,7 @@ class ScoringPipeline(nn.Module):
         if self.facts().may_reject_computed_values:
             failed = torch.ones(len(batch.ids), dtype=torch.bool)
         else:
-            failed = ~(batch.numbers.abs() <= LARGE).all(dim=1) | (batch.ids < FIRST_ID).any(dim=1)
+            failed = ~(batch.numbers.abs() <= MAX_SQUARABLE).all(dim=1) | (batch.ids < FIRST_ID).any(dim=1)
         if self.head.task == "transform" or not failed.any():
             return
         suspect = batch.take(failed)

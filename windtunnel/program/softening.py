@@ -41,7 +41,7 @@ REDRAWN: dict[type[Module], tuple[str, ...]] = {
     FactorizationMachine: ("weight", "factors"),
 }
 """The parameters that a cold start redraws, beside those of soft trees."""
-LARGEST = 2**26
+MAX_SECOND_LAYER = 2**26
 """The most weights of the second layer of soft trees: trees times the nodes and the leaves of the largest one."""
 
 
@@ -142,7 +142,7 @@ def _levels(program: Program, level: str | Mapping[str, str]) -> dict[int, str]:
     trees = _tree_steps(program)
     if isinstance(level, Mapping):
         return {index: level.get(name, "L4") for index, name in trees.items()}
-    return {index: level for index in trees if _second_layer(program.steps[index])[-1] <= LARGEST}
+    return {index: level for index in trees if _second_layer(program.steps[index])[-1] <= MAX_SECOND_LAYER}
 
 
 def _tree_steps(program: Program) -> dict[int, str]:

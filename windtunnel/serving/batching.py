@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
 from threading import Thread
 from time import monotonic
 from typing import Any, Self
@@ -15,20 +14,12 @@ from windtunnel.errors import InvalidOption
 from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.serving.cascade.cascade import Cascade
 from windtunnel.serving.pool import Pool, Request
-from windtunnel.serving.queue_steps import NetStep, Outputs, SmallModelStep, Task, first_step, main_net
+from windtunnel.serving.queue_steps import Entry, Outputs, Task
 
 SCORED_AT_ONCE = 32
 """Requests of at most so many rows are scored at once, if the model is quick and nothing waits."""
 WEIGHT = 0.1
 """The weight of the last request of a few rows in the running mean of their times."""
-
-
-@dataclass(frozen=True)
-class Entry:
-    """Where requests for a model enter: the net that tells its rows and labels, and the first step."""
-
-    net: TranslatedPipeline
-    step: NetStep | SmallModelStep
 
 
 class Server:
@@ -174,15 +165,10 @@ class Server:
         """Score the requests from now on with another model; those in the pool keep theirs."""
         self._entry = self.entry(net)
 
-    @classmethod
-    def entry(cls, net: TranslatedPipeline | Cascade) -> Entry:
-        """The entry of a model."""
-        return Entry(main_net(net), cls.first_step(net))
-
     @staticmethod
-    def first_step(net: TranslatedPipeline | Cascade) -> NetStep | SmallModelStep:
-        """The step that requests enter."""
-        return first_step(net)
+    def entry(net: TranslatedPipeline | Cascade) -> Entry:
+        """Where the requests for a model enter."""
+        return Entry.of(net)
 
     def close(self) -> None:
         """Score what waits, then end the thread."""

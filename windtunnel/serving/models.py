@@ -14,8 +14,9 @@ from windtunnel.encode import Rows
 from windtunnel.errors import InvalidOption, UnsupportedEstimator, nearest
 from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.serving import metrics
-from windtunnel.serving.batching import Entry, Server
+from windtunnel.serving.batching import Server
 from windtunnel.serving.cascade.cascade import Cascade
+from windtunnel.serving.queue_steps import Entry
 from windtunnel.serving.responses import NotFound
 from windtunnel.serving.schema import SERVED_METHODS, Schema
 

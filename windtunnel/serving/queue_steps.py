@@ -40,20 +40,32 @@ class Task:
         return self.step is other.step and self.methods == other.methods and self.row_kind == other.row_kind
 
 
-def main_net(model: TranslatedPipeline | Cascade) -> TranslatedPipeline:
-    """The net whose rows and outputs are those of the model: of a cascade, the full model."""
-    if not isinstance(model, TranslatedPipeline | Cascade):
+@dataclass(frozen=True)
+class Entry:
+    """Where requests for a model enter."""
+
+    net: TranslatedPipeline  # whose rows and outputs are those of the model: of a cascade, the full model
+    step: NetStep | SmallModelStep  # the first step; of a cascade whose small model predicts no rows, the full model
+
+    @classmethod
+    def of(cls, model: TranslatedPipeline | Cascade) -> Entry:
+        """The entry of a model.
+
+        Raises
+        ------
+        InvalidOption
+            Anything but a translation, a compiled model or a cascade.
+        """
+        match model:
+            case TranslatedPipeline():
+                return cls(model, NetStep(model))
+            case Cascade(uses_small_model=True):
+                return cls(model.full, SmallModelStep(model))
+            case Cascade():
+                return cls(model.full, NetStep(model.full))
         raise InvalidOption(
             f"Server got a {type(model).__name__}; give a model: windtunnel.load(path), or windtunnel.compile(pipeline)"
         )
-    return model.full if isinstance(model, Cascade) else model
-
-
-def first_step(model: TranslatedPipeline | Cascade) -> NetStep | SmallModelStep:
-    """The step that requests enter; the full model of a cascade whose small model predicts no rows."""
-    if isinstance(model, Cascade) and model.uses_small_model:
-        return SmallModelStep(model)
-    return NetStep(main_net(model))
 
 
 class RowKinds:

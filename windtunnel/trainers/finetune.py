@@ -34,7 +34,7 @@ from windtunnel.trainers.residual.installation import (
     install_boosted,
     install_residual,
 )
-from windtunnel.trainers.residual.validation_rows import MAX_ROWS, max_validation_rows
+from windtunnel.trainers.residual.validation_rows import MAX_RESIDUAL_ROWS, max_validation_rows
 from windtunnel.trainers.term_summaries import summarise_terms
 from windtunnel.trainers.train_candidates import FitRun, train_candidates
 
@@ -183,7 +183,7 @@ def _terms(
     if validation is None or data.train.rows is None or not InstalledResiduals.of(net.program):
         return []
     loss = Evaluator.of_scores(recipe, net.head, net.program).averaged_loss
-    return summarise_terms(net, LabelledRows.of(data.train.collect(MAX_ROWS)), validation, loss, scores)
+    return summarise_terms(net, LabelledRows.of(data.train.collect(MAX_RESIDUAL_ROWS)), validation, loss, scores)
 
 
 def _check_source(net: TranslatedPipeline, recipe: Recipe) -> None:

@@ -19,7 +19,7 @@ from windtunnel.trainers.recipe import Recipe
 from windtunnel.trainers.residual.candidates import Candidate
 from windtunnel.trainers.residual.installation import PipelineState
 from windtunnel.trainers.residual.significance import SignificanceTest, compare_losses, compare_scores
-from windtunnel.trainers.residual.validation_rows import MAX_ROWS, max_validation_rows, split_rows
+from windtunnel.trainers.residual.validation_rows import MAX_RESIDUAL_ROWS, max_validation_rows, split_rows
 
 JOINT = "joint training"
 """The name of the candidate."""
@@ -125,7 +125,7 @@ def compare_with_source(
 
     The metric is compared only where it follows from raw scores.
     """
-    validation = LabelledRows.of(data.valid.collect(min(MAX_ROWS, max_validation_rows(net))))
+    validation = LabelledRows.of(data.valid.collect(min(MAX_RESIDUAL_ROWS, max_validation_rows(net))))
     programs = source.exact_program(), net.program
     before, after = (net.run_in_slices(program, validation.rows) for program in programs)
     split = split_rows(validation, recipe.seed)

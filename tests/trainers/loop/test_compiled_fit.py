@@ -106,7 +106,7 @@ def test_gradients_added_up_over_batches_are_rejected_where_graphs_are_recorded(
 
 
 def test_tables_trained_by_rows_are_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(large_tables, "LARGE", 4)
+    monkeypatch.setattr(large_tables, "LARGE_TABLE", 4)
     letters = np.array([["a"], ["b"], ["c"], ["d"]] * 10)
     net = windtunnel.translate(make_pipeline(OneHotEncoder(), LogisticRegression()).fit(letters, Y[:40]))
     with pytest.raises(BadInput, match="so large that they are trained by rows, here program"):

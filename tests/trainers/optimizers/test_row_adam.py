@@ -134,7 +134,7 @@ def test_the_best_rows_are_restored() -> None:
 @pytest.fixture
 def large(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a small table count as large."""
-    monkeypatch.setattr(large_tables, "LARGE", ROWS * WIDTH)
+    monkeypatch.setattr(large_tables, "LARGE_TABLE", ROWS * WIDTH)
 
 
 def translation() -> Translation:
@@ -248,7 +248,7 @@ class CopyOf(pl.Callback):
 @pytest.mark.usefixtures("large")
 def test_a_checkpoint_of_visited_rows_needs_row_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fitted(checkpoint_dir=tmp_path)
-    monkeypatch.setattr(large_tables, "LARGE", ROWS * WIDTH + 1)
+    monkeypatch.setattr(large_tables, "LARGE_TABLE", ROWS * WIDTH + 1)
     with pytest.raises(
         BadInput, match=r"large tables \['program.steps.0.module.rows'\] trained by rows, and now .* \[\]"
     ):

@@ -371,7 +371,7 @@ def test_what_a_composite_rejects_is_not_asked_of_texts(name: str, hashed: bool)
 
 
 def test_trees_too_large_to_soften_stay_hard(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("windtunnel.program.softening.LARGEST", 1000)
+    monkeypatch.setattr("windtunnel.program.softening.MAX_SECOND_LAYER", 1000)
     source = make_pipeline(StandardScaler(), RandomForestClassifier(3, max_leaf_nodes=40, random_state=0)).fit(
         X, TARGETS["label"]
     )

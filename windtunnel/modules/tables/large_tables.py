@@ -9,7 +9,7 @@ from windtunnel.modules.tables.code_tables import CodeTables
 from windtunnel.modules.tables.target_statistics import TargetStatistics
 
 LargeTable = CategoryTable | CodeTables | TargetStatistics
-LARGE = 2**22
+LARGE_TABLE = 2**22
 """Numbers from which a table is trained by rows: 16 MiB in float32.
 
 Training would hold such a table eight times (weights, gradient, two moments, average, best epoch, initial weights, and
@@ -22,5 +22,5 @@ def large_tables(net: nn.Module) -> dict[str, LargeTable]:
     return {
         f"{name}.rows" if name else "rows": module
         for name, module in net.named_modules()
-        if isinstance(module, LargeTable) and module.rows.requires_grad and module.rows.numel() >= LARGE
+        if isinstance(module, LargeTable) and module.rows.requires_grad and module.rows.numel() >= LARGE_TABLE
     }

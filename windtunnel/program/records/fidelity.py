@@ -19,7 +19,7 @@ OUTPUT_METHODS = ("predict_proba", "decision_function", "predict", "transform", 
 """The methods to compare, the most informative first."""
 LEAST_R2 = 0.999
 """R squared against the source's outputs, below which a warning is given."""
-MAX_ROWS = 100_000
+MAX_SAMPLED_ROWS = 100_000
 """The most calibration rows that are kept until trees are made soft."""
 
 
@@ -63,10 +63,10 @@ class CalibrationRows:
         return Fidelity.between(getattr(net, self.method)(self.batch), self.outputs)
 
     def sample(self) -> Self:
-        """At most ``MAX_ROWS`` of the rows, evenly spaced."""
-        if len(self.outputs) <= MAX_ROWS:
+        """At most ``MAX_SAMPLED_ROWS`` of the rows, evenly spaced."""
+        if len(self.outputs) <= MAX_SAMPLED_ROWS:
             return self
-        rows = evenly_spaced(len(self.outputs), MAX_ROWS)
+        rows = evenly_spaced(len(self.outputs), MAX_SAMPLED_ROWS)
         return replace(self, batch=self.batch.take(rows), outputs=self.outputs[rows.numpy()])
 
 

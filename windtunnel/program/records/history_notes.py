@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from windtunnel.program.records.fit_record import AT_LIMIT, HARMS_OLD_ROWS, NEEDS_MORE_ROWS, FitRecord
 from windtunnel.program.records.number_text import value_text
-from windtunnel.program.records.refresh_details import LARGE, RefreshDetails
+from windtunnel.program.records.refresh_details import LARGE_DRIFT, RefreshDetails
 
 DRIFTING = 8
 """Columns that a note on drift names."""
@@ -81,9 +81,9 @@ def _refresh_advice(record: FitRecord, refresh: RefreshDetails) -> str:
         advice.append("Next: if what is predicted has changed, keep_old=False accepts a higher loss of old rows.")
     else:
         advice.append("Next: nothing; on these rows refresh found no gain. More new rows tell smaller gains apart.")
-    if any(column.index >= LARGE for column in refresh.drifting):
+    if any(column.index >= LARGE_DRIFT for column in refresh.drifting):
         advice.append(
-            f"Inputs drift much (from {LARGE} on): compare with the source fitted again on recent rows, which "
+            f"Inputs drift much (from {LARGE_DRIFT} on): compare with the source fitted again on recent rows, which "
             "finds new splits; a refresh moves values only."
         )
     return " ".join(advice)

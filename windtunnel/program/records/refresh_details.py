@@ -8,7 +8,7 @@ from windtunnel.errors import join_some
 from windtunnel.program.records.number_text import value_text
 from windtunnel.program.records.training_profile import ColumnDrift
 
-LARGE = 0.25
+LARGE_DRIFT = 0.25
 """Population stability index that a rule of thumb calls large."""
 
 

@@ -16,7 +16,7 @@ from torch.utils.data import IterableDataset, get_worker_info
 from windtunnel.encode import MISSING_ID, UNKNOWN_ID, Batch
 from windtunnel.encode.arrow import table_to_pandas
 from windtunnel.errors import BadInput, nearest
-from windtunnel.program.row_slices import LARGE
+from windtunnel.program.row_slices import MAX_SQUARABLE
 from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.trainers.data.encoded_loader import EncodedLoader, check_whole, share_steps
 from windtunnel.trainers.data.encoding import encode_item
@@ -146,7 +146,7 @@ class ParquetStream(IterableDataset[Any], EncodedLoader):
             self.net.check_rows(rows)
             return
         numbers, ids = rows
-        of_numbers = numbers.isnan(), numbers.isinf(), numbers < -LARGE, numbers > LARGE
+        of_numbers = numbers.isnan(), numbers.isinf(), numbers < -MAX_SQUARABLE, numbers > MAX_SQUARABLE
         special = torch.cat([*of_numbers, ids == UNKNOWN_ID, ids == MISSING_ID], dim=1)
         (index,) = special.any(dim=1).nonzero(as_tuple=True)
         patterns = [pattern.tobytes() for pattern in np.packbits(special[index].numpy(), axis=1)]

@@ -21,7 +21,7 @@ from windtunnel.trainers.residual.residual_stages import ResidualForTraining, Re
 from windtunnel.trainers.residual.screening import select_interactions
 from windtunnel.trainers.residual.significance import compare_losses
 from windtunnel.trainers.residual.validation_halves import ValidationHalves
-from windtunnel.trainers.residual.validation_rows import MAX_ROWS, SplitRows
+from windtunnel.trainers.residual.validation_rows import MAX_RESIDUAL_ROWS, SplitRows
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ class RowsWithResiduals:
     unit: Tensor  # ``[K]``, raw scores per unit of the residual model
     gradient: Tensor  # ``[K]``, root mean square of the training rows' gradients, by which residuals are divided
     train: Residuals
-    sample: Residuals  # at most ``MAX_ROWS`` training rows, on which interactions are screened
+    sample: Residuals  # at most ``MAX_RESIDUAL_ROWS`` training rows, on which interactions are screened
     valid: Residuals
     scored_valid: LabelledRows  # init scores of the validation rows ``[N, K]``
 
@@ -103,7 +103,7 @@ class RowsWithResiduals:
         residuals = [_residuals(coder, evaluator.loss, unit, each) for each in (train, valid)]
         gradient = residuals[0].values.square().mean(dim=0).sqrt().clamp_min(torch.finfo(unit.dtype).tiny)
         on_train, on_valid = (replace(each, values=each.values / gradient) for each in residuals)
-        sample = on_train.sample(MAX_ROWS, generator)
+        sample = on_train.sample(MAX_RESIDUAL_ROWS, generator)
         scored = valid.with_rows(split_scores(valid.rows, outputs)[1])
         return cls(coder, head, evaluator, unit, gradient, on_train, sample, on_valid, scored)
 

@@ -23,7 +23,7 @@ from windtunnel.trainers.residual.interactions import RowsWithResiduals, fit_int
 from windtunnel.trainers.residual.residual_stages import ResidualForTraining
 from windtunnel.trainers.residual.tree_block_weights import WeightedTrees, weighted_trees
 from windtunnel.trainers.residual.validation_halves import ValidationHalves
-from windtunnel.trainers.residual.validation_rows import MAX_ROWS, split_rows
+from windtunnel.trainers.residual.validation_rows import MAX_RESIDUAL_ROWS, split_rows
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ def prepare_residual(net: TranslatedPipeline, data: DataModule, recipe: Recipe) 
     if data.validates_on_training_rows:
         return NoResidual("without validation rows no residual model can be tested")
     generator = torch.Generator().manual_seed(recipe.seed)
-    validation = LabelledRows.of(data.valid.collect(MAX_ROWS))
+    validation = LabelledRows.of(data.valid.collect(MAX_RESIDUAL_ROWS))
     split = split_rows(validation, recipe.seed)
     if not all(map(len, split.halves)):
         return NoResidual("a residual model needs two validation rows")
@@ -99,7 +99,7 @@ def prepare_residual(net: TranslatedPipeline, data: DataModule, recipe: Recipe) 
     scorer = InitScorer(net, pipeline.exact_program())
     train, valid = scorer.add_to(data.train), scorer.add_to(data.valid)
     scored = validation.with_rows(scorer.add_init_scores(validation.rows) if valid.rows is None else valid.rows)
-    counted = LabelledRows.of(train.collect(MAX_ROWS)).counted()
+    counted = LabelledRows.of(train.collect(MAX_RESIDUAL_ROWS)).counted()
     with_residuals = RowsWithResiduals.of(net, base.head, counted, scored, evaluator, generator)
     initial, validation_halves = fit_interactions(with_residuals, scored, split, recipe.residual_rank, generator)
     return ResidualSetup(

@@ -16,13 +16,13 @@ from windtunnel.trainers.data.labelled_rows import LabelledRows
 from windtunnel.trainers.data.loader import DENSE_BYTES, dense_bytes
 from windtunnel.trainers.data.row_hashes import hash_rows
 
-MAX_ROWS = 200_000
+MAX_RESIDUAL_ROWS = 200_000
 """Rows that are collected of a loader, and that interactions are selected on."""
 
 
 def max_validation_rows(net: TranslatedPipeline) -> int:
     """The most validation rows to collect: as many as a residual model takes, else those of ``DENSE_BYTES``."""
-    return MAX_ROWS if net.takes_residual_model() else DENSE_BYTES // dense_bytes(net, 1)
+    return MAX_RESIDUAL_ROWS if net.takes_residual_model() else DENSE_BYTES // dense_bytes(net, 1)
 
 
 class RowSubset(IntEnum):

@@ -12,7 +12,7 @@ from windtunnel.compiler.native.lowering.tree_layout import Ints, Walk
 NEVER = 255
 """No byte is above it."""
 NO_SET = 2**32 - 1
-FEW = 40
+FEW_THRESHOLDS = 40
 """So many thresholds are compared with each value in the time of a search."""
 
 
@@ -62,7 +62,7 @@ class ByteColumns:
     def _add_thresholds(self, column: int, thresholds: NDArray[np.float64]) -> None:
         self._searches.add(thresholds)
         with np.errstate(over="ignore"):
-            few = len(thresholds) <= FEW and bool((thresholds.astype(np.float32) == thresholds).all())
+            few = len(thresholds) <= FEW_THRESHOLDS and bool((thresholds.astype(np.float32) == thresholds).all())
         self._columns.append((column, NO_SET, 0, len(thresholds) if few else 0))
         self.count += 1
 

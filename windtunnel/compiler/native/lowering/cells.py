@@ -28,7 +28,7 @@ WORD = np.dtype([("bits", np.uint32), ("before", np.uint32)])
 WORD_BITS = 32
 DENSE = 8
 """If there are at most this many cells per stored cell, every cell has a row, which takes less time than bits."""
-SMALL = 1 << 14
+SMALL_TABLE = 1 << 14
 """Up to this many cells, every cell has a row, however few are stored: the rows nearly fit the first-level cache."""
 SCRATCH_PER_ROW = 16
 
@@ -63,7 +63,7 @@ def cell_rows(module: ResidualModel | CellStatistics) -> CellRows:
         start, stop = np.searchsorted(keys, first[at : at + 2])
         cells, place = np.unique(keys[start:stop] - first[at], return_index=True)
         others = len(keys) + at
-        if count <= max(SMALL, DENSE * len(cells)):
+        if count <= max(SMALL_TABLE, DENSE * len(cells)):
             record["all"] = 1
             rows = np.full(count, others)
             rows[cells] = start + place

@@ -19,7 +19,7 @@ INSTEAD = (
     "Translate with level='L1' or 'L2' to harden what was trained, or keep the soft trees: torchscript, "
     "exported and onnx files hold them."
 )
-LARGEST = float(np.finfo(np.float64).max)
+MAX_FLOAT64 = float(np.finfo(np.float64).max)
 
 
 def harden(soft: SoftTrees) -> TreeEnsemble:
@@ -133,7 +133,7 @@ def _thresholds(soft: SoftSplits) -> NDArray[np.float64]:
     largest = _in_order(low).astype(np.float64)
     # A split that separates only missing values sends every number to one side.
     beyond = soft.beyond_bounds().cpu().numpy()
-    largest[beyond] = np.where(wanted[beyond] > 0, np.inf, -LARGEST)
+    largest[beyond] = np.where(wanted[beyond] > 0, np.inf, -MAX_FLOAT64)
     return largest
 
 

@@ -22,7 +22,7 @@ from windtunnel.trainers.residual.init_scores import split_scores
 from windtunnel.trainers.residual.interactions import residuals_of
 from windtunnel.trainers.residual.mean_residuals import Interaction, Residuals
 from windtunnel.trainers.residual.screening import MAX_COLUMNS, MAX_ORDER, extended, screen
-from windtunnel.trainers.residual.validation_rows import MAX_ROWS
+from windtunnel.trainers.residual.validation_rows import MAX_RESIDUAL_ROWS
 
 MAX_FEATURES = 240
 """Target statistics and row counts; with K scores a table has K + 1 of them."""
@@ -75,7 +75,7 @@ def fit_features(
     columns, row_weight = target_columns(head, train.targets.target, outputs), train.targets.weight
     residuals = residuals_of(codes, loss, scores, train.targets, scores.new_ones(outputs))
     tables_at_most = MAX_FEATURES // (columns.shape[1] + 1)
-    column_sets = columns_of_tables(residuals.sample(MAX_ROWS, generator), coder, tables_at_most)
+    column_sets = columns_of_tables(residuals.sample(MAX_RESIDUAL_ROWS, generator), coder, tables_at_most)
     if not column_sets:
         return None
     weight = np.ones(len(codes)) if row_weight is None else (row_weight.double() / row_weight.double().mean()).numpy()
@@ -85,8 +85,8 @@ def fit_features(
     with Phase(f"target statistics of {len(column_sets)} combinations of columns"):
         tables = CellTables.of(column_sets, coder.sizes, target_rows)
         sample = torch.arange(len(codes))
-        if len(codes) > MAX_ROWS:
-            sample = torch.randperm(len(codes), generator=generator)[:MAX_ROWS].sort().values
+        if len(codes) > MAX_RESIDUAL_ROWS:
+            sample = torch.randperm(len(codes), generator=generator)[:MAX_RESIDUAL_ROWS].sort().values
         blocks = {kind: block_of_rows(kind, len(codes), seed) for kind in ROW_BLOCKS}
         train_tables = {kind: tables.out_of_block_features(target_rows, blocks[kind], sample) for kind in ROW_BLOCKS}
     return BoostedFeatures(

@@ -11,7 +11,7 @@ import torch
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
 
-SMALLEST = 2.0**-1022
+SMALLEST_NORMAL = 2.0**-1022
 """The smallest float64 with a full mantissa; a half of it is 0 where subnormal numbers are."""
 
 
@@ -25,7 +25,7 @@ def without_subnormals(work: Callable[Parameters, Result]) -> Callable[Parameter
 
     @wraps(work)
     def run(*args: Parameters.args, **options: Parameters.kwargs) -> Result:
-        before = SMALLEST * 0.5 == 0.0
+        before = SMALLEST_NORMAL * 0.5 == 0.0
         torch.set_flush_denormal(True)
         try:
             return work(*args, **options)
