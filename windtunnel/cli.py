@@ -172,6 +172,7 @@ def refresh(
     keep_old: Annotated[
         bool, typer.Option(help="Whether the loss of held-out old rows must not rise by more than its standard error.")
     ] = True,
+    loss: Annotated[str | None, typer.Option(help="A loss by name, for a source whose loss is not known.")] = None,
     html: Html = None,
 ) -> None:
     """Update a model with new rows, at constant size; show the attempts, scores before and after, and the drift."""
@@ -182,7 +183,7 @@ def refresh(
     new, validation, old = (
         None if path is None else read_target_rows_of(net, path, target) for path in (rows, valid, replay)
     )
-    net.refresh(new, valid=validation, replay=old, keep_old=keep_old, progress=False)
+    net.refresh(new, valid=validation, replay=old, keep_old=keep_old, loss=loss, progress=False)
     typer.echo(str(net.history))
     net.save(output)
     typer.echo(f"wrote {output}")

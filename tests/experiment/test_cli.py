@@ -160,6 +160,9 @@ def test_refresh_writes_a_model_that_new_rows_have_moved(fitted: Path, tmp_path:
     assert "refreshed" in (tmp_path / "report.html").read_text()
     failed = run("refresh", model, tmp_path / "new.csv", "--target", "y", "--output", tmp_path / "x.windtunnel")
     assert failed.exit_code == 1 and "has no column 'y'" in failed.stderr and not (tmp_path / "x.windtunnel").exists()
+    failed = run("refresh", model, tmp_path / "new.csv", "--target", "clicked", "--loss", "gamma",
+                 "--output", tmp_path / "x.windtunnel")  # fmt: skip
+    assert failed.exit_code == 1 and "loss='gamma'" in failed.stderr
 
 
 def test_export_and_report(fitted: Path, tmp_path: Path) -> None:
