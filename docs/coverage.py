@@ -12,6 +12,8 @@ from pathlib import Path
 
 import catboost
 import category_encoders
+import imblearn.ensemble
+import imblearn.pipeline
 import lightgbm
 import xgboost
 from sklearn.compose import ColumnTransformer
@@ -26,9 +28,9 @@ from windtunnel.translators.untranslated import REASONS, public_name
 
 PAGE = Path(__file__).resolve().parent / "coverage.md"
 BOOSTERS = (lightgbm, xgboost, catboost)
-WALKED = frozenset(map(public_name, (Pipeline, ColumnTransformer, FeatureUnion)))
+WALKED = frozenset(map(public_name, (Pipeline, ColumnTransformer, FeatureUnion, imblearn.pipeline.Pipeline)))
 """Compositions that ``windtunnel/pipeline/graph.py`` takes apart; they have no converter."""
-LIBRARIES = ("sklearn", "lightgbm", "xgboost", "catboost", "category_encoders", "windtunnel")
+LIBRARIES = ("sklearn", "lightgbm", "xgboost", "catboost", "category_encoders", "imblearn", "windtunnel")
 INTRODUCTION = """# Coverage
 
 Written by `make coverage` from the registry of converters, the classes that the installed libraries ship, and the
@@ -52,6 +54,7 @@ def listed() -> list[str]:
         classes += [cls for _, cls in inspect.getmembers(library, inspect.isclass) if hasattr(cls, "predict")]
     # By name, as one of them cannot be imported without a library of its own.
     encoders = {f"category_encoders.{name}" for name in category_encoders.__all__}
+    classes += [getattr(imblearn.ensemble, name) for name in imblearn.ensemble.__all__] + [imblearn.pipeline.Pipeline]
     names = {public_name(cls) for cls in classes} | encoders | set().union(*PEERS.values()) | set(registered())
     return sorted(names, key=lambda name: (_library(name), _module(name), name))
 

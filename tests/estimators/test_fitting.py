@@ -3,10 +3,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import sklearn
-from lightgbm import LGBMRegressor
+from imblearn import FunctionSampler
+from imblearn.pipeline import make_pipeline
+from lightgbm import LGBMClassifier, LGBMRegressor
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
 
+from windtunnel.errors import BadInput
 from windtunnel.estimators.fitting import clone_for_refit, fit_estimator
 
 X = np.random.default_rng(0).normal(size=(300, 3))
@@ -34,3 +37,26 @@ def test_routed_weights_reach_the_steps_before_a_booster_that_stops_early(reques
         plain = sklearn.clone(pipeline).set_params(m__early_stopping_round=None)
         wanted = fit_estimator(plain, X, Y, WEIGHT)["s"].mean_
     np.testing.assert_allclose(fitted["s"].mean_, wanted)
+
+
+def first_half(X, y):
+    return X[:150], y[:150]
+
+
+LABELS = (X[:, 0] > 0).astype(int)
+
+
+def test_a_booster_that_stops_early_is_fitted_on_the_rows_that_samplers_leave() -> None:
+    booster = LGBMClassifier(n_estimators=5, early_stopping_round=2, verbosity=-1)
+    pipeline = make_pipeline(StandardScaler(), FunctionSampler(func=first_half), "passthrough", booster)
+    fitted = fit_estimator(pipeline, X, LABELS, validation=(X[:50], LABELS[:50]))
+    tree = fitted[-1].booster_.dump_model()["tree_info"][0]["tree_structure"]
+    assert (fitted[0].n_samples_seen_, tree["internal_count"]) == (300, 150)
+
+
+@pytest.mark.parametrize("validation", [None, (X[:50], LABELS[:50])])
+def test_samplers_take_no_row_weights(validation) -> None:
+    booster = LGBMClassifier(n_estimators=5, early_stopping_round=2 if validation else 0, verbosity=-1)
+    pipeline = make_pipeline(FunctionSampler(func=first_half), booster)
+    with pytest.raises(BadInput, match="step 'functionsampler' draws rows anew, and their weights are not known"):
+        fit_estimator(pipeline, X, LABELS, WEIGHT, validation=validation)

@@ -8,6 +8,9 @@ import numpy as np
 import pytest
 import xgboost as xgb
 from catboost import CatBoostRegressor
+from imblearn.ensemble import BalancedRandomForestClassifier
+from imblearn.over_sampling import RandomOverSampler
+from imblearn.pipeline import make_pipeline as imblearn_pipeline
 from lightgbm import LGBMClassifier, LGBMRegressor
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.ensemble import HistGradientBoostingRegressor, RandomForestRegressor, StackingClassifier
@@ -68,6 +71,11 @@ WEIGHTED = {
         make_pipeline(StandardScaler(), GridSearchCV(LogisticRegression(), {"class_weight": ["balanced"]}, cv=2)),
         "gridsearchcv__estimator__class_weight",
     ),
+    "a sampler": (
+        imblearn_pipeline(RandomOverSampler(random_state=0), LogisticRegression()),
+        "randomoversampler__sampling_strategy",
+    ),
+    "an ensemble over samplers": (BalancedRandomForestClassifier(3, random_state=0), "sampling_strategy"),
     "the last model of a stack": (
         StackingClassifier([("a", LogisticRegression())], LogisticRegression(class_weight="balanced"), cv=2),
         "final_estimator__class_weight",
@@ -95,6 +103,7 @@ def test_translate_warns_of_class_weights(name: str) -> None:
         LogisticRegression(class_weight={0: 1, 1: 1}),
         xgb.XGBClassifier(n_estimators=3, scale_pos_weight=1),
         CalibratedClassifierCV(LogisticRegression(class_weight="balanced"), cv=2),
+        CalibratedClassifierCV(imblearn_pipeline(RandomOverSampler(random_state=0), LogisticRegression()), cv=2),
         StackingClassifier([("a", LogisticRegression(class_weight="balanced"))], cv=2),
         make_pipeline(SelectFromModel(LogisticRegression(class_weight="balanced")), LogisticRegression()),
         LogisticRegression(class_weight={0: 2, 1: 2}),

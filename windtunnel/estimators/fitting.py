@@ -12,6 +12,7 @@ from sklearn.base import clone
 from sklearn.pipeline import Pipeline
 
 from windtunnel.errors import BadInput
+from windtunnel.estimators.prediction_steps import is_sampler, prediction_steps
 
 EARLY_STOPPING = {
     "lightgbm": {"early_stopping_round", "early_stopping_rounds", "early_stopping", "n_iter_no_change"},
@@ -40,7 +41,16 @@ def fit_estimator(
     With scikit-learn's metadata routing, they go to the steps that request them.
 
     ``validation`` are rows ``(X, y)`` or ``(X, y, weight)``, which only a booster with early stopping uses.
+
+    Raises
+    ------
+    BadInput
+        Row weights for a pipeline with a sampler, which gives rows without weights.
     """
+    if weight is not None and (name := _sampler_of(estimator)):
+        raise BadInput(
+            f"step {name!r} draws rows anew, and their weights are not known; leave out the weights, or the sampler."
+        )
     if validation is not None and early_stopping_options(last_step(estimator)):
         return _fit_with_early_stopping(estimator, X, y, weight, validation)
     if weight is None:
@@ -63,11 +73,34 @@ def _fit_with_early_stopping(
             return estimator.fit(X, y, sample_weight=weight, **_validation_arguments(estimator, *validation))
     if len(estimator.steps) > 1:
         before = estimator[:-1]
-        X = before.fit_transform(X, y, **_requested_weight(before, weight))
+        if _sampler_of(estimator):
+            X, y = _fit_samplers(before, X, y)
+            before = Pipeline(prediction_steps(before))
+        else:
+            X = before.fit_transform(X, y, **_requested_weight(before, weight))
+            estimator.steps[:-1] = before.steps  # copies, where the pipeline has a memory
         validation = (before.transform(validation[0]), *validation[1:])
-        estimator.steps[:-1] = before.steps  # copies, where the pipeline has a memory
     _fit_with_early_stopping(estimator.steps[-1][1], X, y, weight, validation)
     return estimator
+
+
+def _sampler_of(estimator: Any) -> str | None:
+    """The name of the first sampler of a pipeline, or of the pipeline that it ends in."""
+    while isinstance(estimator, Pipeline):
+        if names := [name for name, step in estimator.steps[:-1] if is_sampler(step)]:
+            return str(names[0])
+        estimator = estimator.steps[-1][1]
+    return None
+
+
+def _fit_samplers(pipeline: Pipeline, X: Any, y: Any) -> tuple[Any, Any]:
+    """Fit samplers and the transformers between them; returns the rows for the step behind, with their targets."""
+    for _, step in pipeline.steps:
+        if is_sampler(step):
+            X, y = step.fit_resample(X, y)
+        elif step is not None and step != "passthrough":
+            X = step.fit_transform(X, y)
+    return X, y
 
 
 def _requested_weight(steps: Pipeline, weight: NDArray[Any] | None) -> dict[str, Any]:

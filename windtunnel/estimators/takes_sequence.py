@@ -9,6 +9,8 @@ from sklearn.pipeline import FeatureUnion, Pipeline
 from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils import get_tags
 
+from windtunnel.estimators.prediction_steps import prediction_steps
+
 
 def takes_sequence(pipeline: Any) -> bool:
     """Whether a pipeline takes a sequence with one text, label, dict or list of tokens per row, and no table."""
@@ -27,7 +29,7 @@ def leading_steps(pipeline: Any) -> Iterator[Any]:
     An estimator made of others that does not know its columns, as these take texts, stands for the first of them.
     """
     if isinstance(pipeline, Pipeline):
-        for _, step in pipeline.steps:
+        for _, step in prediction_steps(pipeline):
             yield from leading_steps(step)
     elif isinstance(pipeline, FeatureUnion) and not hasattr(pipeline, "n_features_in_"):
         for _, part in pipeline.transformer_list:

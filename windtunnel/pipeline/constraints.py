@@ -1,4 +1,7 @@
-"""What a fitted pipeline was fitted with that fine-tuning does not keep: constraints of trees, weights of classes."""
+"""What a fitted pipeline was fitted with that fine-tuning does not keep: constraints of trees, weights of classes.
+
+Rows that a sampler of imbalanced-learn draws again change the frequencies of the classes as weights do.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ from sklearn.calibration import CalibratedClassifierCV
 from sklearn.ensemble import StackingClassifier
 
 from windtunnel.errors import warn_caller
+from windtunnel.estimators.prediction_steps import is_sampler
 
 MONOTONE = re.compile(r"(.*__)?(monotone_constraints?|mc|monotonic_cst)")
 INTERACTION = re.compile(r"(.*__)?(interaction_constraints|interaction_cst)")
@@ -17,6 +21,8 @@ CLASS_WEIGHTS = re.compile(
     r"(.*__)?(class_weights?|auto_class_weights|scale_pos_weight|is_unbalance|unbalance|unbalanced_sets)"
 )
 """The parameters of LightGBM, XGBoost, CatBoost and scikit-learn, maybe behind the names of steps."""
+RESAMPLING = re.compile(r"(.*__)?sampling_strategy")
+"""The parameter of imbalanced-learn's samplers and ensembles: they change how frequent the classes are."""
 CALIBRATING = (CalibratedClassifierCV, StackingClassifier)
 """Fit the probabilities of others again, without weights."""
 
@@ -43,21 +49,22 @@ def constraints(pipeline: Any) -> list[str]:
 
 
 def class_weights(pipeline: Any) -> list[str]:
-    """The parameters of a fitted pipeline, or of a LightGBM ``Booster``, that weigh some classes more than others.
+    """The parameters of a fitted pipeline, or of a LightGBM ``Booster``, that make some classes count more.
 
-    Those inside of a transformer, of a calibration, or of the members of a stack do not count: probabilities do not
-    depend on them, or what follows them undoes the weights.
+    Weights, or samplers. Those inside of a transformer, of a calibration, or of the members of a stack do not count:
+    probabilities do not depend on them, or what follows them undoes the weights.
     """
     parameters = {"": pipeline} | _parameters(pipeline)
     owners = {f"{name}__".lstrip("_"): value for name, value in parameters.items() if hasattr(value, "get_params")}
     undone = [
-        prefix for prefix, owner in owners.items() if isinstance(owner, CALIBRATING) or not hasattr(owner, "predict")
+        prefix
+        for prefix, owner in owners.items()
+        if isinstance(owner, CALIBRATING) or not (hasattr(owner, "predict") or is_sampler(owner))
     ]
     return sorted(
         name
         for name, value in parameters.items()
-        if CLASS_WEIGHTS.fullmatch(name)
-        and _weighs(value)
+        if (RESAMPLING.fullmatch(name) or (CLASS_WEIGHTS.fullmatch(name) and _weighs(value)))
         and not any(name.startswith(inside) and not name.startswith(f"{inside}final_estimator") for inside in undone)
     )
 

@@ -12,11 +12,12 @@ from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils.validation import check_is_fitted
 
 from windtunnel.errors import UnsupportedEstimator
+from windtunnel.estimators.prediction_steps import prediction_steps
 from windtunnel.pipeline.expressions import Columns, Concatenated, Expression, Raw, Step, Weighted
 from windtunnel.translators.not_fitted import NotFitted
 from windtunnel.translators.registry import has_converter
 
-LIBRARIES = ("sklearn", "lightgbm", "xgboost", "catboost", "category_encoders", "windtunnel")
+LIBRARIES = ("sklearn", "lightgbm", "xgboost", "catboost", "category_encoders", "imblearn", "windtunnel")
 """Libraries whose transformers pass ``check_is_fitted`` once they are fitted."""
 
 
@@ -36,8 +37,9 @@ def _walk(estimator: Any, inputs: Expression, name: str, width: int | None = Non
     if isinstance(estimator, type):
         raise NotFitted(f"{estimator.__name__} is a class; give a fitted instance.")
     if isinstance(estimator, Pipeline):
-        following = [getattr(step, "n_features_in_", None) or None for _, step in estimator.steps[1:]]
-        for (step_name, step), step_width in zip(estimator.steps, [*following, width], strict=True):
+        steps = prediction_steps(estimator)
+        following = [getattr(step, "n_features_in_", None) or None for _, step in steps[1:]]
+        for (step_name, step), step_width in zip(steps, [*following, width], strict=True):
             inputs = _walk(step, inputs, _path(name, step_name), step_width)
         return inputs
     if isinstance(estimator, ColumnTransformer):

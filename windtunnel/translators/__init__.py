@@ -30,7 +30,7 @@ __all__ = [
     "translates",
 ]
 
-OPTIONAL = ("catboost", "xgboost")
+OPTIONAL = ("catboost", "imblearn", "xgboost")
 """Libraries whose converters, in the file of the same name, are registered only where the library is installed."""
 
 for _file in walk_packages(__path__, f"{__name__}."):

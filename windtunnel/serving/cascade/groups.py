@@ -13,6 +13,7 @@ from sklearn.pipeline import FeatureUnion, Pipeline
 from sklearn.preprocessing import TargetEncoder
 
 from windtunnel.errors import UnsupportedEstimator
+from windtunnel.estimators.prediction_steps import prediction_steps
 
 
 @dataclass(frozen=True)
@@ -104,7 +105,7 @@ def _flat_steps(pipeline: Any, name: str = "") -> list[tuple[str, Any]]:
     """Path and estimator of the steps of nested pipelines, without those that pass everything through."""
     if not isinstance(pipeline, Pipeline):
         return [(name or "model", pipeline)]
-    steps = [(f"{name}.{part}" if name else part, step) for part, step in pipeline.steps]
+    steps = [(f"{name}.{part}" if name else part, step) for part, step in prediction_steps(pipeline)]
     return [
         inner for path, step in steps if step is not None and step != "passthrough" for inner in _flat_steps(step, path)
     ]
