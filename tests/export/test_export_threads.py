@@ -8,7 +8,7 @@ import pytest
 import torch
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import PowerTransformer, SplineTransformer
+from sklearn.preprocessing import PowerTransformer
 
 import windtunnel
 
@@ -16,7 +16,7 @@ import windtunnel
 @pytest.mark.parametrize(("suffix", "repeats"), [("onnx", 1), ("pt2", 1), ("c", 6)])
 def test_files_written_by_two_threads_are_those_of_one(suffix, repeats, tmp_path):
     X = np.random.default_rng(0).normal(size=(100, 4))
-    pipeline = make_pipeline(PowerTransformer(), SplineTransformer(), LogisticRegression()).fit(X, X[:, 0] > 0)
+    pipeline = make_pipeline(PowerTransformer(), LogisticRegression()).fit(X, X[:, 0] > 0)
     nets = [windtunnel.compile(pipeline) for _ in range(2)]
     nets[0].export(tmp_path / f"model.{suffix}")
     wanted, level = (tmp_path / f"model.{suffix}").read_bytes(), logging.getLogger("torch").level

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from windtunnel.encode import Batch, RowEncoder
 from windtunnel.program.head import Head
 from windtunnel.program.records.history import History
+from windtunnel.program.records.records import Records
 from windtunnel.program.translation_state import TranslationState
 from windtunnel.trainers.fit import fit
 
@@ -35,6 +36,7 @@ class SmallNet(nn.Module):
         self.softening, self.softening_pending = None, False
         self.program: Any = SimpleNamespace(steps=[SimpleNamespace(module=None, takes=[])], method_steps={})
         self.origins = list[Any]()
+        self.records = Records()
         self.engine, self.fixed, self.history = None, False, cast(History | None, None)
         self.encoder, self.hosts = RowEncoder(["x", "z", "c"], 3, [0, 1]), list[Any]()
         self.dropout = 0.0

@@ -15,6 +15,7 @@ from windtunnel.compiler.passes import simplify
 from windtunnel.compiler.strategies import STRATEGIES, convert_trees
 from windtunnel.encode import Rows
 from windtunnel.errors import InvalidOption, is_whole_number
+from windtunnel.pipeline.constraints import class_weights
 from windtunnel.program.translate_options import check_calibration_rows
 
 DTYPES = {"float64": torch.float64, "float32": torch.float32}
@@ -111,7 +112,9 @@ def compile(
 
 def exact_translation(pipeline: Any, dtype: torch.dtype, calibrate: Rows | None = None) -> Translation:
     """Translate for the exact outputs of the source; the program reads all raw columns, for a residual model."""
-    return Translation.of(assemble(pipeline, sample=calibrate, dtype=dtype, exact=True)).requires_grad_(False)
+    net = Translation.of(assemble(pipeline, sample=calibrate, dtype=dtype, exact=True)).requires_grad_(False)
+    net.record(class_weights=tuple(class_weights(pipeline)))
+    return net
 
 
 def _frozen_copy(net: Translation, dtype: torch.dtype | None) -> Translation:

@@ -1,6 +1,6 @@
-"""What a fitted pipeline was fitted with that fine-tuning does not keep: constraints of trees, weights of classes.
+"""What a fitted pipeline was fitted with that its predictor does not show: constraints of trees, weights of classes.
 
-Rows that a sampler of imbalanced-learn draws again change the frequencies of the classes as weights do.
+Rows that a sampler of imbalanced-learn draws anew change the frequencies of the classes as weights do.
 """
 
 from __future__ import annotations
@@ -28,18 +28,11 @@ CALIBRATING = (CalibratedClassifierCV, StackingClassifier)
 
 
 def warn_of_constraints(pipeline: Any) -> None:
-    """Warn of what ``fit`` does not keep: constraints of trees, and weights of classes."""
+    """Warn of constraints of trees, which ``fit`` does not keep."""
     if names := constraints(pipeline):
         warn_caller(
             f"the source has {' and '.join(names)}. translate() and compile() keep them, but fit() does not: it adds "
             "models without constraints. Check its predictions before you use them where a constraint must hold.",
-        )
-    if names := class_weights(pipeline):
-        warn_caller(
-            f"the source has {' and '.join(names)}, and fit() weighs every row alike: it moves the probabilities back "
-            "to the frequencies of the classes, and with them the labels. Give it weights too, such as fit((X, y, "
-            "compute_sample_weight('balanced', y)), (X_valid, y_valid, ...)), or choose the decision threshold "
-            "afterwards.",
         )
 
 

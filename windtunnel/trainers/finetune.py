@@ -20,6 +20,7 @@ from windtunnel.program.records.history import History
 from windtunnel.program.records.training_profile import TrainingProfile
 from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.trainers.calibration import calibration, reliability
+from windtunnel.trainers.data.class_weights import named_weights
 from windtunnel.trainers.data.encoded_rows import LazilyEncodedRows
 from windtunnel.trainers.data.labelled_rows import LabelledRows
 from windtunnel.trainers.loop.checkpoints import CheckpointOptions
@@ -93,6 +94,7 @@ def finetune(
         validation_rows=getattr(data.valid, "size", None),
         shared_fraction=data.shared_fraction,
         loss_name=loss_text(recipe.loss, net.head),
+        class_weights=named_weights(net, data.class_weights),
         epoch_rule=training.epoch_rule,
         stopped=training.stopped,
     )

@@ -28,7 +28,7 @@ STEPS_PER_PASS = 256
 """Steps of joint training in a pass, where batches of ``SMALLEST_BATCH`` to ``LARGEST_BATCH`` rows allow it."""
 RESIDUAL_BATCH = 1024
 """Largest batch of a residual model, whose steps are small."""
-SHARED = ("residual_rank", "seed", "loss", "metric", "select", "validation_fraction", "loader_memory")
+SHARED = ("residual_rank", "seed", "loss", "metric", "class_weight", "select", "validation_fraction", "loader_memory")
 """The options of both trainings, where ``fit`` trains the translation and a residual model on top of it."""
 OTHER_NAMES = {
     "early_stopping": "patience",
@@ -106,10 +106,10 @@ class Recipe:
         With ``residual=True``, whether to train the translation itself too: fit tries a residual model on top of the
         source pipeline, then joint training, then a residual model on top of the result, and keeps what is best. The
         other options are then those of joint training (if ``recipe`` is the default, those of the recipe "joint"); the
-        residual models take the default ones, with residual_rank, seed, loss, metric, select, validation_fraction,
-        loader_memory and, if it is not None, batch_size of this recipe. With ``residual=False`` fit trains the
-        translation anyway. The options of "joint" replace every option that a ``Recipe`` leaves at its default, but no
-        argument of ``fit``.
+        residual models take the default ones, with residual_rank, seed, loss, metric, class_weight, select,
+        validation_fraction, loader_memory and, if it is not None, batch_size of this recipe. With ``residual=False``
+        fit trains the translation anyway. The options of "joint" replace every option that a ``Recipe`` leaves at its
+        default, but no argument of ``fit``.
     epochs : int or None
         Largest number of passes over the training rows; None for no limit but ``max_steps``. Training ends with a
         validation, the first one at or after this limit. An override of ``epochs`` drops the recipe's ``max_steps`` and
@@ -162,6 +162,11 @@ class Recipe:
         classes. Rows count by their weights. None takes "loss" if a loss is given or a regressor's loss is not the
         squared error. Else it takes auroc for two classes (accuracy if the source predicts labels only), log_loss for
         more (accuracy without probabilities) and rmse for regression.
+    class_weight : str or None
+        "source": if the source was fitted with class weights, or on rows that a sampler of imbalanced-learn drew, fit
+        multiplies the row weights by a weight per class, so that probabilities and labels keep to the frequencies of
+        the source. Loss and metric are then over weighted rows, and ``net.history`` has the weights. None weighs the
+        classes alike: probabilities move to the frequencies of the rows.
     select : str
         "test" or "best_epoch". With "test", the residual model of the epoch with the lowest loss is kept if it passes
         the significance test. With "best_epoch", the epoch with the best metric is kept without that test, if its
@@ -205,6 +210,7 @@ class Recipe:
     ema: float | None = 0.99
     loss: str | Callable[[Tensor, Tensor, Tensor | None], Tensor] | None = None
     metric: str | None = None
+    class_weight: str | None = "source"
     select: str = "test"
     validation_fraction: float = 0.1
     loader_memory: float | None = None
@@ -379,6 +385,7 @@ _RULES: dict[str, _Rule] = {
     "ema": ("in (0, 1), or None", lambda v: v is None or _number(v, 0, 1)),
     "loss": ("the name of a loss, a function, or None", lambda v: v is None or isinstance(v, str) or callable(v)),
     "metric": ("the name of a metric, or None", lambda v: v is None or isinstance(v, str)),
+    "class_weight": ("'source' or None", lambda v: v in ("source", None)),
     "select": ("one of " + ", ".join(SELECTIONS), lambda v: v in SELECTIONS),
     "validation_fraction": ("in (0, 1)", lambda v: _number(v, 0, 1)),
     "loader_memory": ("a finite number from 0, or None", lambda v: v is None or _number(v, 0, _INF, low_too=True)),

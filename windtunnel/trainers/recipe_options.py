@@ -37,6 +37,7 @@ class RecipeOptions(TypedDict, total=False):
     ema: float | None
     loss: str | Callable[[Tensor, Tensor, Tensor | None], Tensor] | None
     metric: str | None
+    class_weight: str | None
     select: str
     validation_fraction: float
     loader_memory: float | None

@@ -78,7 +78,7 @@ class HeadData(Strict):
     methods: list[str]
     flat: bool
     decision_scale: float
-    dtypes: dict[str, Annotated[str, Field(pattern=r"^(float|int|uint)[0-9]{1,2}$|^bool$|^<U[0-9]{1,6}$")]]
+    dtypes: dict[str, Annotated[str, Field(pattern=r"^(float|int|uint)[0-9]{1,2}$|^bool$|^<U[0-9]{1,4}$")]]
 
 
 class EncoderData(Strict):

@@ -28,8 +28,10 @@ from windtunnel.program.head import METHODS, Head
 if TYPE_CHECKING:
     from windtunnel.translators.conversions import TokenCounts
 
-LABEL_BYTES = 1 << 28
-"""The most memory that the array of labels may take."""
+LABEL_BYTES = 1 << 26
+"""The most memory that the labels of all targets may take."""
+SPARE_CHARACTERS = 1000
+"""How much wider an array of texts may be than its longest label, in characters."""
 MOST_BUCKETS = 1 << 31
 """The most columns of scikit-learn's hashing."""
 
@@ -60,7 +62,34 @@ def read_head(data: HeadData) -> Head:
         raise BadFile(f"unknown methods {unknown}; accepted are {', '.join(METHODS)}.")
     if (data.task in ("binary", "multiclass")) != (data.classes is not None):
         raise BadFile(f"task {data.task!r} {'without' if data.classes is None else 'with'} labels.")
+    if sum(_bytes_of(labels) for labels in _listed(data.classes)) > LABEL_BYTES:
+        raise BadFile(f"labels of more than {LABEL_BYTES} bytes.")
     return Head(**dict(data) | {"classes": _each(_labels, data.classes), "methods": tuple(data.methods)})
+
+
+def _listed(classes: Labels | list[Labels] | None) -> list[Labels]:
+    """The labels of each target."""
+    if classes is None:
+        return []
+    return classes if isinstance(classes, list) else [classes]
+
+
+def _bytes_of(data: Labels) -> int:
+    """The size of the array of labels; ``BadFile`` for texts that its dtype makes much wider than they are."""
+    if data.dtype[1] == "U" and int(data.dtype[2:]) > _longest(data.values) + SPARE_CHARACTERS:
+        raise BadFile(f"labels of dtype {data.dtype}, which have at most {_longest(data.values)} characters.")
+    return _dtype(data).itemsize * len(data.values)
+
+
+def _longest(labels: list[Any]) -> int:
+    return max((len(str(label)) for label in labels), default=0)
+
+
+def _dtype(data: Labels) -> np.dtype[Any]:
+    try:
+        return np.dtype(data.dtype)
+    except TypeError as error:
+        raise BadFile(f"labels that are not of dtype {data.dtype} ({error}).") from error
 
 
 def _each(convert: Callable[[Any], Any], classes: Any) -> Any:
@@ -78,7 +107,8 @@ def _labels_data(labels: NDArray[Any]) -> Labels:
             f"labels of dtype {labels.dtype}{' holding ' + ', '.join(strange) if strange else ''} cannot be saved; "
             "text, integers, booleans and floats can. Convert y before fitting."
         )
-    return Labels(dtype=labels.dtype.str, values=values)
+    wide = labels.dtype.kind == "U" and labels.itemsize // 4 > _longest(values) + SPARE_CHARACTERS
+    return Labels(dtype=np.array(values).dtype.str if wide else labels.dtype.str, values=values)
 
 
 def _labels(data: Labels) -> NDArray[Any]:
@@ -87,10 +117,7 @@ def _labels(data: Labels) -> NDArray[Any]:
     if not data.values or not all(isinstance(value, kinds[letter]) for value in data.values):  # type: ignore[arg-type]
         raise BadFile(f"labels that are not of dtype {data.dtype}, or none at all.")
     try:
-        dtype = np.dtype(data.dtype)
-        if dtype.itemsize * len(data.values) > LABEL_BYTES:
-            raise BadFile(f"labels of more than {LABEL_BYTES} bytes.")
-        labels = np.array(data.values, dtype=dtype)
+        labels = np.array(data.values, dtype=_dtype(data))
     except (TypeError, ValueError, OverflowError) as error:
         raise BadFile(f"labels that are not of dtype {data.dtype} ({error}).") from error
     if labels.tolist() != data.values:

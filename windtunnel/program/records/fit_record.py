@@ -123,6 +123,7 @@ class FitRecord:
     refresh: RefreshDetails | None = None  # None for a fit
     shared_fraction: float | None = None
     loss_name: str = ""
+    class_weights: dict[str, float] | None = None
 
     @property
     def kept(self) -> CandidateResult:

@@ -58,6 +58,8 @@ class History(FitRecord):
         The fraction of the validation rows of the caller that are training rows too; None if it is unknown.
     loss_name : str
         The loss, by the name that ``loss=`` takes, with its options, such as "quantile (alpha=0.9)".
+    class_weights : dict or None
+        The weight of each class, by its label as text, which losses and metrics are computed with; None without any.
     """
 
     def __repr__(self) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from windtunnel.errors import join_some
 from windtunnel.program.records.fit_record import AT_LIMIT, HARMS_OLD_ROWS, NEEDS_MORE_ROWS, FitRecord
 from windtunnel.program.records.number_text import value_text
 from windtunnel.program.records.refresh_details import LARGE_DRIFT, RefreshDetails
@@ -16,7 +17,7 @@ def history_notes(record: FitRecord) -> list[str]:
     """How to read the numbers, and what to do next, in sentences."""
     if record.refresh is not None:
         return _refresh_notes(record, record.refresh)
-    notes = [f"The loss is {record.loss_name}."] if record.loss_name else []
+    notes = _objective_notes(record)
     names = [candidate.name for candidate in record.candidates]
     if any(candidate.name == "interactions" and candidate.epoch == 0 for candidate in record.candidates):
         notes.append(
@@ -56,12 +57,21 @@ def shared_rows_note(fraction: float) -> str:
     )
 
 
+def _objective_notes(record: FitRecord) -> list[str]:
+    """The loss, and the weights of classes."""
+    notes = [f"The loss is {record.loss_name}."] if record.loss_name else []
+    if record.class_weights is not None:
+        weights = join_some(f"{label}: {weight:.3g}" for label, weight in record.class_weights.items())
+        notes.append(f"Loss and {record.metric} weigh the classes as the source does ({weights}).")
+    return notes
+
+
 def _refresh_notes(record: FitRecord, refresh: RefreshDetails) -> list[str]:
     """The notes of a refresh."""
     changes = [f"{'Refresh' if record.changed else 'No change'}: {row.text(record.metric)}." for row in refresh.changes]
     notes = [*changes, "Of the attempts that were not rejected, the one with the lowest validation loss is kept."]
     notes.append("Loss a ± b: change of the mean loss per validation row and its standard error.")
-    notes += [f"The loss is {record.loss_name}."] if record.loss_name else []
+    notes += _objective_notes(record)
     notes.append("Anchor n: each old value counts as n rows; in a forest as its leaf's training rows, times n / 50.")
     if record.changed and record.validated_on == "held-out rows":
         unless = ", unless this raised the loss of the old rows" if refresh.old_rows else ""

@@ -162,6 +162,12 @@ class EncodedRows(EncodedLoader):
         held_out = None if self.held_out is None else self.held_out[mask]
         return self._with_blocks(lambda block: block[mask], held_out=held_out)
 
+    def with_class_weights(self, weights: Tensor) -> Self:
+        """The same rows, their weights multiplied by those of their classes, ``[K]``."""
+        assert self.target is not None
+        factor = weights.to(self.target.device, torch.float32)[self.target]
+        return replace(self, weight=factor if self.weight is None else self.weight * factor)
+
     def hold_out(self, fraction: float, seed: int) -> tuple[Self, Self] | None:
         """Split the rows into a training and a validation part; None if too few rows or classes are left in one.
 

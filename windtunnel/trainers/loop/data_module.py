@@ -14,6 +14,7 @@ from windtunnel.errors import warn_caller
 from windtunnel.program.records.history_notes import MUCH_SHARED, shared_rows_note
 from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.progress import announce
+from windtunnel.trainers.data.class_weights import source_class_weights
 from windtunnel.trainers.data.encoded_loader import EncodedLoader
 from windtunnel.trainers.data.encoded_rows import EncodedRows, LazilyEncodedRows
 from windtunnel.trainers.data.fit_input import FitInput
@@ -76,6 +77,11 @@ class DataModule(Loaders):
             rows.check_batches("train, without rows of weight 0 and rows held out,")
         self.shared_fraction = None if others is None else _shared_fraction(rows, others)
         self._is_batched = isinstance(train, EncodedRows)  # by the caller
+        weights = source_class_weights(net, rows, valid_rows) if recipe.class_weight == "source" else None
+        self.class_weights = weights  # float64 ``[K]``, which the weights of rows are multiplied by; or None
+        if weights is not None:
+            assert isinstance(rows, EncodedRows) and isinstance(valid_rows, EncodedRows)
+            rows, valid_rows = rows.with_class_weights(weights), valid_rows.with_class_weights(weights)
         super().__init__(self._in_batches(rows, recipe), valid_rows.in_order())
 
     def batched(self, recipe: Recipe) -> DataModule:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -55,6 +55,10 @@ class RefreshData:
         tested = ~(is_new | is_old) if valid is not None else _hold_out(is_new, target, weight, seed)
         held_out = _hold_out(is_old, target, weight, seed) if is_old.any() else is_old
         return cls(rows, target, weight, is_new & ~tested, tested, is_old & ~held_out, held_out, is_new)
+
+    def with_class_weights(self, weights: Tensor) -> RefreshData:
+        """The same rows, their weights multiplied by those of their classes, ``[K]``."""
+        return replace(self, weight=self.weight * weights.to(self.weight.dtype)[self.target])
 
     def take(self, mask: Tensor) -> LabelledRows:
         """Rows, targets and weights where ``mask``."""
