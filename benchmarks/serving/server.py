@@ -15,7 +15,8 @@ from windtunnel.api.serve import open_model
 from windtunnel.serving.app import App
 from windtunnel.serving.batching import Server
 from windtunnel.serving.connection import uvicorn_options
-from windtunnel.serving.models import Limits, Models, Views
+from windtunnel.serving.limits import Limits
+from windtunnel.serving.models import Models, Views
 from windtunnel.serving.queue_steps import Entry, Task
 
 

@@ -49,6 +49,7 @@ TARGETS: dict[str, tuple[Callable[[Any], Any], str]] = {
         "labels 0, 1 are not among the classes that the pipeline was fitted on: 'no', 'yes'. Map them, or refit the "
         "pipeline with them.",
     ),
+    "dicts": (lambda y: [{}] * len(y), "targets that are dict; give one label per row"),
     "two columns": (
         lambda y: np.stack([y, y], axis=1),
         "targets of shape (300, 2); fine-tuning takes one label per row. Several targets are tuned one at a time, each "
@@ -180,6 +181,16 @@ FITS: dict[str, tuple[Callable[[pd.DataFrame], Any], dict[str, Any], str]] = {
         lambda X: (X, Y["label"], np.ones(3)),
         {},
         "weight has 3 values for 300 rows; give one per row, in the same order",
+    ),
+    "weights beyond float32": (
+        lambda X: (X, Y["label"], np.full(len(X), 1e39)),
+        {},
+        "the sum of the weights is beyond float32; divide them by their mean",
+    ),
+    "a loss without a gradient": (
+        lambda X: (X, Y["label"]),
+        {"loss": lambda scores, target, weight: torch.tensor(0.5)},
+        "the loss returned a tensor without a gradient; compute it from the scores, in torch alone",
     ),
     "rows of wrong names": (
         lambda X: (X.rename(columns={"age": "aeg"}), Y["label"]),

@@ -390,3 +390,20 @@ def test_dicts_for_a_pipeline_that_was_fitted_on_an_array_go_by_position(backend
     for rows in ({"price": [4.0], "1": [5.0], "2": [6.0]}, [{"0": 4.0, "1": 5.0}]):
         with pytest.raises(BadInput, match="knows no names of columns, .* the positions '0' to '2' as keys"):
             net.predict(rows)
+
+
+def test_bfloat16_is_read_exactly_and_sparse_tensors_are_named() -> None:
+    X = torch.tensor([[1.5, -2.0], [0.25, 3.0], [7.0, 0.0]])
+    net = windtunnel.compile(LinearRegression().fit(X.numpy(), [1.0, 2.0, 3.0]))
+    np.testing.assert_array_equal(net.predict(X.bfloat16()), net.predict(X))
+    with pytest.raises(BadInput, match="a tensor with the layout torch.sparse_coo; give tensor.to_dense"):
+        net.predict(X.to_sparse())
+
+
+def test_what_is_translated_in_inference_mode_can_be_trained() -> None:
+    X = np.random.default_rng(0).normal(size=(300, 3))
+    y = X[:, 0] > 0
+    with torch.inference_mode():
+        net = windtunnel.translate(LGBMClassifier(n_estimators=3, verbose=-1).fit(X, y), calibrate=X)
+    net.fit((X, y), (X, y), recipe="joint", max_steps=2, progress=False)
+    assert len(net.history.epochs) > 1

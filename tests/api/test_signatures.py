@@ -18,6 +18,15 @@ def test_fit_shows_every_option_with_its_default() -> None:
     assert not any(each.kind is Parameter.VAR_KEYWORD for each in shown.values())
 
 
+def test_other_functions_show_the_options_that_they_hand_on() -> None:
+    crossfit, serve, sweep = (
+        signature(each).parameters for each in (windtunnel.crossfit, windtunnel.serve, windtunnel.sweep)
+    )
+    assert {"folds", "progress", "log_dir", "epochs", "metric"} <= set(crossfit) and "train" not in crossfit
+    assert serve["max_batch"].default == signature(windtunnel.Server).parameters["max_batch"].default
+    assert not any(each.kind is Parameter.VAR_KEYWORD for shown in (crossfit, serve, sweep) for each in shown.values())
+
+
 def test_type_checkers_read_the_fields_of_the_recipe() -> None:
     assert get_type_hints(RecipeOptions) == get_type_hints(Recipe)
 

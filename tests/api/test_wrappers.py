@@ -414,3 +414,19 @@ def test_tuples_of_rows_labels_and_weights_are_fitted() -> None:
     assert WindTunnelClassifier(source, recipe=Recipe(epochs=1)).fit(texts, (1, 0) * 30).predict(texts)[
         :2
     ].tolist() == [1, 0]
+
+
+@pytest.mark.parametrize(
+    ("target", "message"),
+    [
+        (["no"] * 49, "y of eval_set has 49 values for 50 rows"),
+        (["no"] * 49 + [None], "1 of 50 targets are missing"),
+        (["no"] * 49 + ["perhaps"], "eval_set has the labels 'perhaps', which the training rows have not"),
+    ],
+)
+def test_validation_rows_are_checked_before_a_booster_reads_them(target, message):
+    X = np.random.default_rng(0).normal(size=(200, 3))
+    y = np.where(X[:, 0] > 0, "yes", "no")
+    estimator = WindTunnelClassifier(lgb.LGBMClassifier(n_estimators=5, early_stopping_round=2, verbosity=-1))
+    with pytest.raises(BadInput, match=message):
+        estimator.fit(X, y, eval_set=(X[:50], np.array(target, dtype=object)))

@@ -123,6 +123,14 @@ def test_labels_keep_their_type(labels: Any, tmp_path: Path) -> None:
     assert loaded.tolist() == labels.tolist()
 
 
+def test_labels_of_a_very_wide_type_are_saved_as_wide_as_they_are(tmp_path: Path) -> None:
+    net = translated("logistic")
+    net.head = dataclasses.replace(net.head, classes=np.array(["no", "yes"], dtype="<U5000"))
+    net.save(tmp_path / "net")
+    loaded = windtunnel.load(tmp_path / "net").classes_
+    assert loaded.dtype == "<U3" and loaded.tolist() == ["no", "yes"]
+
+
 def test_labels_that_json_cannot_hold_are_rejected(tmp_path: Path) -> None:
     net = translated("logistic")
     net.head = dataclasses.replace(net.head, classes=np.array(["2020-01-01", "2021-01-01"], dtype="datetime64[D]"))
@@ -438,6 +446,15 @@ FORGED: dict[str, tuple[Callable[[dict[str, Any]], None], str]] = {
     "unknown method": (_set(GRAPH, "head", "methods", to=["__del__"]), "unknown methods"),
     "options of the link": (_set(GRAPH, "head", "link_options", to={"out": 1.0}), "does not take"),
     "labels too long": (_set(GRAPH, "head", "classes", "dtype", to="<U99999999"), "classes.*dtype"),
+    "labels much wider than their texts": (
+        _set(GRAPH, "head", "classes", "dtype", to="<U99999"),
+        "labels of dtype <U99999, which have at most",
+    ),
+    "labels of many targets": (
+        _set(GRAPH, "head", "classes", to=[{"dtype": "<U900", "values": [*map(str, range(5000))]}] * 5),
+        "labels of more than 67108864 bytes",
+    ),
+    "wide texts of a method": (_set(GRAPH, "head", "dtypes", to={"predict": "<U99999"}), "dtypes"),
     "labels of objects": (_set(GRAPH, "head", "classes", "dtype", to="O8,O8"), "classes.*dtype"),
     "labels cut": (_set(GRAPH, "head", "classes", "dtype", to="<U1"), "labels that dtype <U1 cannot hold"),
     "labels not of the type": (_set(GRAPH, "head", "classes", "dtype", to="<i8"), "labels that are not of dtype <i8"),

@@ -75,6 +75,18 @@ def test_starts_near_the_source(params, calibrated):
     assert r2_score(soft, exact) > (0.9995 if calibrated else 0.98)
 
 
+@pytest.mark.parametrize("start", ["warm", "cold"])
+def test_they_are_the_same_whatever_torch_takes_by_default(start):
+    X = make_rows()
+    ensemble = tree_ensemble(make_booster(X, categorical=True))
+    wanted = scores(soften(ensemble, start=start), X)
+    torch.set_default_dtype(torch.float64)
+    try:
+        assert torch.equal(scores(soften(ensemble, start=start), X), wanted)
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
 def test_starts_near_without_rows_where_zeros_lie_on_thresholds():
     rng = np.random.default_rng(0)
     X = np.column_stack([rng.poisson(0.5, 600), np.where(rng.random(600) < 0.9, 0, rng.lognormal(8, 1, 600))])

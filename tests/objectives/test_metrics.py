@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -181,12 +182,13 @@ def test_unknown_and_unfit_names_are_rejected(name: str, head: Head, message: st
 
 
 @pytest.mark.parametrize("stretch", [1.0, 40.0])
-@pytest.mark.parametrize("head", [BINARY, MARGIN])
+@pytest.mark.parametrize("head", [BINARY, replace(BINARY, methods=("predict_proba", "decision_function")), MARGIN])
 def test_auroc_of_saturated_probabilities(head: Head, stretch: float) -> None:
-    """Scores of 100 saturate float32 probabilities, and must not tie."""
+    """Scores of 100 saturate probabilities, and tie only where the source has no decisions."""
     scores, target, _ = scored(head, 1)
     scores = scores.float() * stretch
-    wanted = sk.roc_auc_score(target, scores.numpy()[:, 0])
+    ranks = scores[:, 0] if head is not BINARY else head.probabilities(scores)[:, 1]
+    wanted = sk.roc_auc_score(target, ranks.numpy())
     assert evaluated(Metric(None, head), scores, target) == pytest.approx(wanted, rel=1e-12)
 
 

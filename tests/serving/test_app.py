@@ -28,7 +28,8 @@ from windtunnel.api.serve import application
 from windtunnel.encode.rows import as_frame
 from windtunnel.errors import BadFile
 from windtunnel.serving.arrow_stream import ARROW, MAX_TEXT, rows_of_arrow
-from windtunnel.serving.models import Limits, Models
+from windtunnel.serving.limits import Limits
+from windtunnel.serving.models import Models
 from windtunnel.serving.tensors import JSON_BYTES
 
 

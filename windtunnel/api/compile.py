@@ -21,6 +21,7 @@ from windtunnel.program.translate_options import check_calibration_rows
 DTYPES = {"float64": torch.float64, "float32": torch.float32}
 
 
+@torch.inference_mode(False)  # of a caller, whose tensors could not be trained
 def compile(
     pipeline: Any,
     *,

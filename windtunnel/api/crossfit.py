@@ -32,6 +32,7 @@ from windtunnel.trainers.data.loader import loader
 from windtunnel.trainers.fit import fit
 from windtunnel.trainers.recipe import Recipe
 from windtunnel.trainers.residual.significance import GroupLosses, group_losses
+from windtunnel.trainers.shown_options import shows_options_of
 
 ARGUMENTS_OF_FIT = {*signature(fit).parameters} - {field.name for field in fields(Recipe)}
 """The arguments of ``fit`` that are not options of a recipe."""
@@ -41,6 +42,7 @@ MANY_ROWS = 10_000
 """With this number of training rows or more, a member loses little by missing a fold."""
 
 
+@shows_options_of(fit)
 def crossfit(
     pipeline: Any,
     X: Any,
@@ -133,7 +135,9 @@ def crossfit(
     train = loader(net, X, y, weight, seed=resolved.seed)
     scores = _raw_scores(net.head, source.out_of_fold(X))
     held_out = None if valid is not None else _held_out(train.size, groups, time, weight, resolved)
-    train = replace(train, batch_size=resolved.rows_per_step(train.size), scores=scores, held_out=held_out)
+    train = replace(
+        train, batch_size=resolved.rows_per_step(train.size), is_batched=True, scores=scores, held_out=held_out
+    )
     net.fit(train, valid, recipe=resolved, **options)
     selected = net
     if isinstance(valid, tuple) and _is_fitted(pipeline):

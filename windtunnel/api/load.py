@@ -5,10 +5,13 @@ from __future__ import annotations
 from os import PathLike
 from typing import Any
 
+import torch
+
 from windtunnel.api.translation import Translation
 from windtunnel.export.artefact import artefact
 
 
+@torch.inference_mode(False)  # of a caller, whose tensors could not be trained
 def load(path: str | PathLike[str], *, host: Any = None, trusted: bool = False) -> Translation:
     """Read a translation that ``save`` wrote; its scores are the same bits, and it can be fitted further.
 

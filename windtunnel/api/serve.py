@@ -12,6 +12,8 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from windtunnel.errors import InvalidOption, check_installed
+from windtunnel.serving.limits import Limits
+from windtunnel.trainers.shown_options import shows_options_of
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
@@ -28,6 +30,7 @@ GRACEFUL_SECONDS = 30
 SERVER_PACKAGES = ("starlette", "uvicorn", "httptools", "orjson", "prometheus_client")
 
 
+@shows_options_of(Limits)
 def application(models: str | PathLike[str] | Sequence[str | PathLike[str]], **limits: Any) -> Starlette:
     """The ASGI application that ``serve`` runs, for another ASGI server.
 
@@ -36,17 +39,18 @@ def application(models: str | PathLike[str] | Sequence[str | PathLike[str]], **l
     models : path or sequence of paths
         Files that ``save`` of a net or a cascade wrote. The stem of a file is the name of its model.
     **limits
-        Fields of ``windtunnel.serving.models.Limits``.
+        Fields of ``windtunnel.serving.limits.Limits``.
     """
     check_installed("serve", "serve", *SERVER_PACKAGES)
     from windtunnel.serving.app import App
-    from windtunnel.serving.models import Limits, Models, Views
+    from windtunnel.serving.models import Models, Views
 
     paths = _paths(models)
     accepted = Limits.of(limits)
     return App(Models(paths, open_model, accepted), accepted, Views(_report, _explain))
 
 
+@shows_options_of(Limits)
 def serve(
     models: str | PathLike[str] | Sequence[str | PathLike[str]],
     *,
@@ -78,7 +82,6 @@ def serve(
     import uvicorn
 
     from windtunnel.serving.connection import uvicorn_options
-    from windtunnel.serving.models import Limits
 
     settings = asdict(Limits.of(limits)) | {"models": [str(path) for path in _paths(models)]}
     with TemporaryDirectory() as folder:
@@ -107,6 +110,7 @@ def _paths(models: Any) -> list[Path]:
     return [Path(path) for path in paths]
 
 
+@shows_options_of(Limits)
 def ray_deployment(models: str | PathLike[str] | Sequence[str | PathLike[str]], **limits: Any) -> Any:
     """A deployment of Ray Serve, whose replicas speak what ``serve`` speaks; needs the extra ``ray``.
 
@@ -117,7 +121,7 @@ def ray_deployment(models: str | PathLike[str] | Sequence[str | PathLike[str]], 
     models : path or sequence of paths
         Files that every node can read. The stem of a file is the name of its model.
     **limits
-        Fields of ``windtunnel.serving.models.Limits``.
+        Fields of ``windtunnel.serving.limits.Limits``.
 
     Returns
     -------

@@ -16,6 +16,7 @@ from windtunnel.errors import InvalidOption, check_installed
 from windtunnel.program.translate_options import check_options
 from windtunnel.sweeps.space import given_space
 from windtunnel.trainers.recipe import Recipe, reject_unknown
+from windtunnel.trainers.shown_options import shows_options_of
 
 if TYPE_CHECKING:
     from optuna.pruners import BasePruner
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from windtunnel.sweeps.result import SweepResult
 
 
+@shows_options_of()
 def sweep(
     pipeline: Any,
     train: Any,

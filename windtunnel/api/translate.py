@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import torch
+
 from windtunnel.api.translation import Translation
 from windtunnel.assemble import assemble, translation_in
 from windtunnel.compiler.passes import look_up_sums
@@ -18,6 +20,7 @@ from windtunnel.program.softening import check_level, may_soften, soften
 from windtunnel.program.translate_options import SofteningPlan, check_calibration_rows, check_options
 
 
+@torch.inference_mode(False)  # of a caller, whose tensors could not be trained
 def translate(
     pipeline: Any,
     *,

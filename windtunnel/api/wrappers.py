@@ -34,9 +34,10 @@ from windtunnel.api.report import Report
 from windtunnel.api.translate import translate
 from windtunnel.api.translation import Translation
 from windtunnel.encode import Rows, as_column, indexable
-from windtunnel.encode.row_values import check_no_missing
+from windtunnel.encode.row_values import check_length, check_no_missing
+from windtunnel.encode.rows import count_rows
 from windtunnel.encode.rows_with_targets import rows_with_targets
-from windtunnel.errors import BadInput, InvalidOption
+from windtunnel.errors import BadInput, InvalidOption, join_some
 from windtunnel.estimators.fitting import (
     check_needs_no_queries,
     clone_for_refit,
@@ -152,8 +153,7 @@ class _WindTunnel(BaseEstimator):
         # Names and number of columns. The pipeline checks the values.
         validate_data(self, X, y=y, skip_check_array=True)
         y = column_or_1d(y, warn=True)
-        if is_classifier(self):
-            check_no_missing(y)
+        check_no_missing(y)
         check_consistent_length(X, y)
         weight = None if sample_weight is None else _check_sample_weight(sample_weight, X)
         options = {"validation_fraction": self.validation_fraction, "seed": self._seed()}
@@ -164,7 +164,7 @@ class _WindTunnel(BaseEstimator):
 
         train_rows = np.arange(len(y))
         train = X, y, weight
-        valid = None if eval_set is None else self._validation(eval_set)
+        valid = None if eval_set is None else self._validation(eval_set, y)
         if eval_set is None and (split := self._split(y, weight, recipe)) is not None:
             train_rows, valid_rows = split
             train, valid = part(train_rows), part(valid_rows)
@@ -209,15 +209,23 @@ class _WindTunnel(BaseEstimator):
         if is_classifier(self):
             self.classes_ = net.classes_
 
-    def _validation(self, eval_set: Any) -> tuple[Any, Any, Any]:
-        """The validation rows, in the form that ``Translation.fit`` takes."""
+    def _validation(self, eval_set: Any, y: NDArray[Any]) -> tuple[Any, Any, Any]:
+        """The validation rows, in the form that ``Translation.fit`` takes; ``y`` are the targets of the training rows.
+
+        They are checked, as a booster that stops early reads them first.
+        """
         sets = eval_set if isinstance(eval_set, list) and all(isinstance(part, tuple) for part in eval_set) else []
         if len(sets) > 1:
             raise BadInput(f"eval_set has {len(sets)} sets of rows; give one, that of the validation rows")
         parts = sets[0] if sets else eval_set
         accepted = "give (X, y), (X, y, weight), or a list with one of these"
         rows, target, weight = rows_with_targets("eval_set is", parts, accepted)
-        return self._rows(rows), column_or_1d(target), weight
+        rows, target = self._rows(rows), column_or_1d(target)
+        check_length("y of eval_set", target, count_rows(rows))
+        check_no_missing(target)
+        if is_classifier(self) and (unknown := sorted(map(repr, {*target.tolist()} - {*y.tolist()}))):
+            raise BadInput(f"eval_set has the labels {join_some(unknown)}, which the training rows have not")
+        return rows, target, weight
 
     def _seed(self) -> int | None:
         """``random_state`` as a whole number, drawn if it is a generator."""

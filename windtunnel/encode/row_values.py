@@ -16,7 +16,11 @@ from windtunnel.errors import BadInput
 def to_arrays(values: Any) -> Any:
     """Convert tensors, alone or as columns of a dict, to arrays."""
     if isinstance(values, Tensor):
-        return values.numpy(force=True)
+        if values.layout != torch.strided:
+            raise BadInput(
+                f"a tensor with the layout {values.layout}; give tensor.to_dense(), or a scipy.sparse matrix"
+            )
+        return (values.float() if values.dtype == torch.bfloat16 else values).numpy(force=True)
     if isinstance(values, dict) and not sparse.issparse(values):  # a DOK matrix is a dict
         return {name: to_arrays(column) for name, column in values.items()}
     return values
@@ -40,15 +44,15 @@ def encode_weights(weight: Any, count: int) -> Tensor:
     """The weights of rows, float32 ``[B]``; ``BadInput`` unless they are finite numbers from 0, one per row."""
     check_length("weight", weight, count)
     try:
-        values = torch.from_numpy(np.array(to_arrays(weight), dtype=np.float32))
+        numbers = np.array(to_arrays(weight), dtype=np.float64)
     except (TypeError, ValueError) as error:
         raise BadInput(f"weight is not made of numbers ({error}); give one finite number from 0 per row") from error
-    if values.ndim != 1:
-        raise BadInput(f"weight has the shape {tuple(values.shape)}; give one finite number from 0 per row")
-    if wrong := int((~(values.isfinite() & (values >= 0))).sum()):
+    if numbers.ndim != 1:
+        raise BadInput(f"weight has the shape {numbers.shape}; give one finite number from 0 per row")
+    if wrong := int((~(np.isfinite(numbers) & (numbers >= 0))).sum()):
         raise BadInput(
             f"{wrong} of {count} weights are negative, NaN or infinite; give one finite number from 0 per row"
         )
-    if not values.sum().isfinite():
+    if numbers.sum() > np.finfo(np.float32).max:
         raise BadInput("the sum of the weights is beyond float32; divide them by their mean")
-    return values
+    return torch.from_numpy(numbers.astype(np.float32))

@@ -20,6 +20,7 @@ from windtunnel.encode.arrow import (
 )
 from windtunnel.encode.columns import holds_python_values, quote_names
 from windtunnel.encode.labels import labels_index
+from windtunnel.encode.row_values import to_arrays
 from windtunnel.encode.vocabulary import FEW_ROWS
 from windtunnel.errors import BadInput, join_some
 
@@ -50,7 +51,7 @@ def as_frame(rows: Rows) -> pd.DataFrame:
     if isinstance(rows, Mapping):
         return _frame_of_columns(rows)
     if isinstance(rows, Tensor):
-        rows = rows.detach().cpu().numpy()
+        rows = to_arrays(rows)
     if isinstance(rows, (np.ndarray, list, tuple)) and dimensions(rows) == 2:
         array = np.asarray(rows, dtype=None if isinstance(rows, np.ndarray) else object)
         # Objects stay objects: pandas would convert texts to its string type, and None in them to NaN.
@@ -100,7 +101,7 @@ def _to_python(value: Any) -> Any:
 def as_column(rows: Any) -> Any:
     """Rows with one text, label, dict or list of tokens each, as a list, array or Series."""
     if isinstance(rows, Tensor):
-        rows = rows.detach().cpu().numpy()
+        rows = to_arrays(rows)
     if isinstance(rows, Mapping):
         return [rows]  # a single dict is a single row
     if isinstance(rows, pd.DataFrame) or (hasattr(rows, "to_pandas") and dimensions(rows) == 2):

@@ -294,6 +294,8 @@ class CustomLoss:
         if not isinstance(value, Tensor) or value.numel() != 1:
             got = f"a tensor of shape {tuple(value.shape)}" if isinstance(value, Tensor) else repr(value)
             raise BadInput(f"the loss returned {got}; it must return a tensor with one value, such as rows.mean()")
+        if scores.requires_grad and not value.requires_grad:
+            raise BadInput("the loss returned a tensor without a gradient; compute it from the scores, in torch alone")
         return value.reshape(())
 
 

@@ -53,8 +53,7 @@ class Metric:
 
     All metrics are computed in float64 from the predictions of the source's methods: accuracy and F1 from ``predict``,
     log loss from ``predict_proba``, RMSE, MAE and R2 from ``predict``. AUROC and average precision use
-    ``decision_function``; with more than two classes, or without that method, they use ``predict_proba``. For two
-    classes they use the margin where it ranks rows as the probabilities do, because probabilities near 1 tie. Most
+    ``decision_function``; with more than two classes, or without that method, they use ``predict_proba``. Most
     methods are functions of the raw scores ``[B, K]``; a method with steps of its own needs its ``output`` too.
 
     Row weights are scikit-learn's ``sample_weight``; rows of weight 0 are ignored. RMSE, MAE and R2 are means over
@@ -152,9 +151,14 @@ class Metric:
     def _ranks(self, scores: Tensor, output: Tensor | None) -> Tensor:
         """Numbers that are larger for the second of two classes ``[B]``, or for each of more ``[B, classes]``."""
         numbers = scores if output is None else output.double().reshape(len(output), -1)
-        if self._head.task == "binary":
-            return numbers[:, 0] if numbers.shape[1] == 1 else numbers[:, 1] - numbers[:, 0]
-        return self._head.linked(numbers) if output is None and self._head.link in _PROBABILITIES else numbers
+        of_decisions = self._head.task == "binary" and "decision_function" in self._head.methods
+        if output is None and self._head.link in _PROBABILITIES and not of_decisions:
+            numbers = self._head.linked(numbers)
+        if self._head.task != "binary":
+            return numbers
+        if numbers.shape[1] == 1:
+            return numbers[:, 0]
+        return numbers[:, 1] - numbers[:, 0] if of_decisions else numbers[:, 1]
 
 
 def _method(name: str, head: Head) -> str | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 from numbers import Real
@@ -198,6 +198,8 @@ class Head:
         check_no_missing(target)
         indices = {label: index for index, label in enumerate(self.labels_in_order)}
         labels = target.tolist()
+        if strange := sorted({type(label).__name__ for label in labels if not isinstance(label, Hashable)}):
+            raise BadInput(f"targets that are {', '.join(strange)}; give one label per row")
         if unknown := sorted({repr(label) for label in labels if label not in indices}):
             raise BadInput(
                 f"labels {', '.join(unknown[:5])} are not among the classes that the pipeline was fitted on: "

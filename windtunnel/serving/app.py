@@ -20,7 +20,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from windtunnel.errors import WindTunnelError
 from windtunnel.serving import metrics
 from windtunnel.serving.endpoint import Endpoint, Requests
-from windtunnel.serving.models import Limits, Models, ServedModel, Views, watch
+from windtunnel.serving.limits import Limits
+from windtunnel.serving.models import Models, ServedModel, Views, watch
 from windtunnel.serving.responses import error_response, json_response
 from windtunnel.serving.schema import choices
 from windtunnel.serving.scoring import Scoring

@@ -14,7 +14,8 @@ from starlette.types import Receive, Scope, Send
 
 from windtunnel.errors import Overloaded
 from windtunnel.serving import metrics
-from windtunnel.serving.models import Limits, Models, ServedModel
+from windtunnel.serving.limits import Limits
+from windtunnel.serving.models import Models, ServedModel
 from windtunnel.serving.responses import ERRORS, TooLarge, UnsupportedMediaType, error_response, json_response
 
 LOGGER = logging.getLogger("windtunnel")

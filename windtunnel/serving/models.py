@@ -6,16 +6,17 @@ import asyncio
 import gc
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from windtunnel.encode import Rows
-from windtunnel.errors import InvalidOption, UnsupportedEstimator, nearest
+from windtunnel.errors import InvalidOption, UnsupportedEstimator
 from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.serving import metrics
 from windtunnel.serving.batching import Server
 from windtunnel.serving.cascade.cascade import Cascade
+from windtunnel.serving.limits import Limits
 from windtunnel.serving.queue_steps import Entry
 from windtunnel.serving.responses import NotFound
 from windtunnel.serving.schema import SERVED_METHODS, Schema
@@ -33,34 +34,6 @@ class Views:
     report: Callable[[TranslatedPipeline | Cascade], dict[str, Any]]
     # a net and raw rows -> JSON values with "names", "values", "base", "outputs", "unit" and "method"
     explain: Callable[[TranslatedPipeline, Rows], dict[str, Any]]
-
-
-@dataclass(frozen=True)
-class Limits:
-    """The limits of what a server accepts."""
-
-    # max_batch, max_wait_ms, max_queue: see ``Server``
-    max_batch: int = 4096
-    max_wait_ms: float = 0.0
-    max_queue: int = 100_000
-    max_rows: int = 100_000  # the most rows of a request
-    max_bytes: int = 64 * 2**20  # the most bytes of a body
-    max_connections: int = 512  # the most connections of clients; the requests of others get 503
-    timeout: float = 30.0  # seconds within which a body must arrive and the response must be ready
-
-    @classmethod
-    def of(cls, options: Mapping[str, Any]) -> Limits:
-        """Limits by their names; the others are as by default."""
-        accepted = [limit.name for limit in fields(cls)]
-        if wrong := [f"{name!r}: {nearest(name, accepted)}" for name in options if name not in accepted]:
-            raise InvalidOption(f"serve has no option {', '.join(wrong)}")
-        return cls(**options)
-
-    def __post_init__(self) -> None:
-        """Reject what no request could satisfy."""
-        limits = asdict(self)
-        if wrong := [f"{name}={limits[name]}" for name in limits if not (limits[name] > 0 or name == "max_wait_ms")]:
-            raise InvalidOption(f"serve got {', '.join(wrong)}; give values above 0.")
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,9 @@ from starlette.responses import Response
 
 from windtunnel.encode import Rows, count_rows
 from windtunnel.serving.arrow_stream import ARROW, rows_of_arrow
+from windtunnel.serving.limits import Limits
 from windtunnel.serving.messages import parse_json, response_json, rows_of_json
-from windtunnel.serving.models import Limits, ServedModel, Views
+from windtunnel.serving.models import ServedModel, Views
 from windtunnel.serving.queue_steps import Entry, Outputs
 from windtunnel.serving.responses import TooLarge, json_response
 from windtunnel.serving.tensors import JSON_BYTES, parse_request, requested_outputs, rows_of_tensors, tensors_response

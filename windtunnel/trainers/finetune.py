@@ -23,6 +23,7 @@ from windtunnel.trainers.calibration import calibration, reliability
 from windtunnel.trainers.data.class_weights import named_weights
 from windtunnel.trainers.data.encoded_rows import LazilyEncodedRows
 from windtunnel.trainers.data.labelled_rows import LabelledRows
+from windtunnel.trainers.interrupts import despite_interrupt
 from windtunnel.trainers.loop.checkpoints import CheckpointOptions
 from windtunnel.trainers.loop.data_module import DataModule
 from windtunnel.trainers.loop.evaluation import Evaluation, Evaluator
@@ -77,7 +78,9 @@ def finetune(
     with net.unchanged_on_error():
         trained = train_candidates(FitRun(net, data, recipe, joint_recipe, lightning, checkpoints))
         metric, training = trained.metric, trained.training
-        best, candidates = _select_as_installed(net, trained.candidates, metric, recipe, data)
+        (best, candidates), interrupt = despite_interrupt(
+            lambda: _select_as_installed(net, trained.candidates, metric, recipe, data)
+        )
         scores = None if validation is None else _changed_scores(net, best, data)
         _install(net, best)
     history = History(
@@ -106,8 +109,8 @@ def finetune(
     terms = _terms(net, data, validation, scores, recipe)
     calibrated = calibration(reliability_before, net, validation, scores)
     net.record(history=replace(history, terms=terms, calibration=calibrated, seconds=time.perf_counter() - began))
-    if training.error is not None:
-        raise training.error
+    if (error := training.error or interrupt) is not None:
+        raise error
 
 
 def _validation_rows(net: TranslatedPipeline, data: DataModule) -> LabelledRows | None:

@@ -12,7 +12,8 @@ import torch
 from windtunnel.errors import InvalidOption
 from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.trainers.recipe import Recipe
-from windtunnel.trainers.recipe_options import RecipeOptions, takes_recipe_options
+from windtunnel.trainers.recipe_options import RecipeOptions
+from windtunnel.trainers.shown_options import shows_options_of
 
 if TYPE_CHECKING:
     from pytorch_lightning import Callback, Trainer
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 Net = TypeVar("Net", bound=TranslatedPipeline)
 
 
-@takes_recipe_options
+@shows_options_of(Recipe)
 def fit(
     net: Net,
     train: Any,
@@ -56,8 +57,9 @@ def fit(
         A loader yields ``(rows, target)`` or ``(rows, target, weight)``, rows raw or encoded. Without ``valid``,
         fit holds the recipe's ``validation_fraction`` of the training rows out. The rows of a loader are read
         and encoded once and stay in memory if they take at most ``loader_memory``; batch size and order are then
-        the recipe's, as for ``(X, y)``. A larger loader, and one with a custom loss function, is read and encoded
-        anew in each epoch, in its own batches; without ``valid`` its training rows serve as validation rows.
+        the recipe's, as for ``(X, y)``. A ``windtunnel.loader`` with a ``batch_size`` keeps that. A larger loader,
+        and one with a custom loss function, is read and encoded anew in each epoch, in its own batches; without
+        ``valid`` its training rows serve as validation rows.
     recipe : Recipe, str or None
         The options, or their name: "default", "joint" or "paper".
     resume_from : path, optional

@@ -1,17 +1,11 @@
-"""The options of a recipe as keyword arguments: for type checkers, ``inspect.signature`` and completion."""
+"""The options of a recipe as keyword arguments, for type checkers."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import fields
-from inspect import Parameter, signature
-from typing import Any, TypedDict, TypeVar
+from typing import TypedDict
 
 from torch import Tensor
-
-from windtunnel.trainers.recipe import Recipe
-
-Method = TypeVar("Method", bound=Callable[..., Any])
 
 
 class RecipeOptions(TypedDict, total=False):
@@ -43,15 +37,3 @@ class RecipeOptions(TypedDict, total=False):
     loader_memory: float | None
     clip: float | None
     compile: str | None
-
-
-def takes_recipe_options(method: Method) -> Method:
-    """Replace ``**options`` in the signature of a method by the fields of ``Recipe``, with their defaults."""
-    shown = signature(method)
-    *named, _ = shown.parameters.values()
-    options = [
-        Parameter(field.name, Parameter.KEYWORD_ONLY, default=field.default, annotation=field.type)
-        for field in fields(Recipe)
-    ]
-    method.__signature__ = shown.replace(parameters=[*named, *options])  # type: ignore[attr-defined]
-    return method

@@ -17,6 +17,7 @@ from windtunnel.progress import announce
 from windtunnel.trainers.data.encoded_rows import EncodedRows
 from windtunnel.trainers.data.labelled_rows import Targets
 from windtunnel.trainers.float32_sums import float32_sums
+from windtunnel.trainers.interrupts import despite_interrupt
 from windtunnel.trainers.joint_training import (
     JOINT,
     TrainedTranslation,
@@ -37,7 +38,12 @@ from windtunnel.trainers.residual.boosted.boosted_candidate import add_boosted
 from windtunnel.trainers.residual.candidates import Candidate, residual_candidates
 from windtunnel.trainers.residual.installation import PipelineState
 from windtunnel.trainers.residual.residual_training import train_residual
-from windtunnel.trainers.residual.setup import NoResidual, prepare_residual
+from windtunnel.trainers.residual.setup import (
+    IMPOSSIBLE,
+    NoResidual,
+    prepare_residual,
+    residual_base_for_loss,
+)
 
 UNBOOSTED = "the translation holds the best model without a boosted residual, whose training ended here"
 
@@ -115,7 +121,7 @@ def _train_by_recipe(run: FitRun) -> TrainedCandidates:
     trained = _train_residual(run)
     if isinstance(trained, NoResidual):
         untrained = trained.possible or are_members
-        return _without_training(run, trained.reason) if untrained else _train_tested_translation(run)
+        return _without_training(run, trained.reason) if untrained else _train_translation_instead(run)
     return trained
 
 
@@ -142,7 +148,8 @@ def _train_residual(run: FitRun) -> TrainedCandidates | NoResidual:
     if isinstance(setup, NoResidual):
         return setup
     trained = train_residual(setup, recipe, run.lightning, run.checkpoints)
-    candidates, training = residual_candidates(net, data, setup, trained, recipe), trained.training
+    candidates, interrupt = despite_interrupt(lambda: residual_candidates(net, data, setup, trained, recipe))
+    training = replace(trained.training, error=trained.training.error or interrupt)
     if training.error is None:
         try:
             candidates = add_boosted(setup, candidates, recipe)
@@ -187,6 +194,12 @@ def _train_tested_translation(run: FitRun) -> TrainedCandidates:
     return TrainedCandidates(trained.metric, trained.training, candidates, trained.initial)
 
 
+def _train_translation_instead(run: FitRun) -> TrainedCandidates:
+    """Train and test the translation itself, which takes no residual model; the candidates say so."""
+    trained = _train_tested_translation(run)
+    return replace(trained, candidates=[*trained.candidates, Candidate("residual model", None, rejected=IMPOSSIBLE)])
+
+
 def _with_test(run: FitRun, source: PipelineState, trained: TrainedTranslation) -> Candidate | None:
     """The trained translation, with its test against the source; None if no epoch was trained."""
     tuned = trained.tuned
@@ -201,8 +214,10 @@ def _train_both(run: FitRun) -> TrainedCandidates:
 
     The epochs are those of the translation; callbacks, loggers and checkpoints see its training alone.
     """
-    announce(f"fit: a residual model on top of the source pipeline, then {JOINT}, then a residual model on top of that")
     net, residual_recipe = run.net, run.recipe.residual_recipe()
+    if residual_base_for_loss(net, residual_recipe) is None:
+        return _train_translation_instead(run)
+    announce(f"fit: a residual model on top of the source pipeline, then {JOINT}, then a residual model on top of that")
     source = PipelineState.source(net)
     residual_run = replace(
         run,

@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import pytorch_lightning as pl
 from linear_case import FRAME, QUICK as TWO_EPOCHS, Y, linear
+from sklearn.linear_model import LogisticRegression
 from small_net import QUICK, TASKS, SmallNet, finetune, rows, same_bits, weights
 
 import windtunnel
@@ -109,3 +112,26 @@ def test_an_interrupt_keeps_new_categories_with_what_was_learned_of_them() -> No
     with pytest.raises(KeyboardInterrupt):
         net.fit(train, (FRAME, Y["label"]), recipe="joint", callbacks=Interrupt(), **TWO_EPOCHS)
     assert len(net.predict(new)) == len(new)
+
+
+@pytest.mark.parametrize("comparison", ["train_candidates.residual_candidates", "finetune._select_as_installed"])
+def test_an_interrupt_while_models_are_compared_loses_none(comparison: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    module = import_module(f"windtunnel.trainers.{comparison.split('.')[0]}")
+    compare, calls = getattr(module, comparison.split(".")[1]), list[Any]()
+
+    def interrupted(*arguments: Any) -> Any:
+        calls.append(arguments)
+        if len(calls) == 1:
+            raise KeyboardInterrupt
+        return compare(*arguments)
+
+    X = np.random.default_rng(0).normal(size=(2000, 3))
+    train, valid = ((X[part], X[part, 0] * X[part, 1] > 0) for part in (slice(1200), slice(1200, None)))
+    whole, net = (windtunnel.translate(LogisticRegression().fit(*train)) for _ in range(2))
+    whole.fit(train, valid, **TWO_EPOCHS)
+    monkeypatch.setattr(module, comparison.split(".")[1], interrupted)
+    with pytest.raises(KeyboardInterrupt) as caught:
+        net.fit(train, valid, **TWO_EPOCHS)
+    assert "compared and installed" in caught.value.__notes__[0] and len(calls) == 2
+    assert net.history.changed and net.history.kept.name == whole.history.kept.name
+    np.testing.assert_array_equal(net.scores(X), whole.scores(X))

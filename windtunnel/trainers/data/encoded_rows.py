@@ -41,6 +41,7 @@ class EncodedRows(EncodedLoader):
     shuffle: bool = True
     seed: int = 0  # of the order of the rows
     drop_last: bool = False  # whether to drop a last batch that is smaller
+    is_batched: bool = True  # whether ``fit`` keeps ``batch_size``; else it takes that of its recipe
     # Whether all processes take the same number of rows; if not, none is read twice, unless there are fewer rows.
     equal: bool = True
     schema: BatchSchema | None = None

@@ -16,6 +16,7 @@ from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.trainers.data.encoded_rows import EncodedRows, LazilyEncodedRows
 from windtunnel.trainers.data.encoding import check_weights, encode
 from windtunnel.trainers.data.schema import BatchSchema
+from windtunnel.trainers.recipe import LARGEST_BATCH
 
 DENSE_BYTES = 2**28
 """Sparse rows of many columns that take more as dense numbers are made dense batch by batch."""
@@ -27,7 +28,7 @@ def loader(
     y: Any = None,
     weight: Any = None,
     *,
-    batch_size: int = 4096,
+    batch_size: int | None = None,
     shuffle: bool = True,
     seed: int = 0,
     drop_last: bool = False,
@@ -48,7 +49,9 @@ def loader(
         Original targets, one per row; without them the bare ``Batch`` is yielded.
     weight : array-like, optional
         Row weights, from 0.
-    batch_size, shuffle, seed, drop_last
+    batch_size : int, optional
+        Rows per batch; by default 4,096, of which ``fit`` makes the batches of its recipe.
+    shuffle, seed, drop_last
         See ``EncodedRows``.
     training : bool
         Passed on to ``net.encode``.
@@ -74,6 +77,8 @@ def loader(
         raise BadInput("X has no rows; give at least one")
     check_weights(weights)
     order: dict[str, Any] = {"shuffle": shuffle, "seed": seed, "drop_last": drop_last, "schema": BatchSchema.of(net)}
+    order["is_batched"] = batch_size is not None
+    batch_size = LARGEST_BATCH if batch_size is None else batch_size
     if raw is None:
         return EncodedRows(rows, target, weights, batch_size=batch_size, **order)
     if not training:  # batches may have any size, as no optimizer step depends on it

@@ -76,7 +76,7 @@ class DataModule(Loaders):
         if isinstance(rows, EncodedRows):
             rows.check_batches("train, without rows of weight 0 and rows held out,")
         self.shared_fraction = None if others is None else _shared_fraction(rows, others)
-        self._is_batched = isinstance(train, EncodedRows)  # by the caller
+        self._is_batched = isinstance(train, EncodedRows) and train.is_batched  # by the caller
         weights = source_class_weights(net, rows, valid_rows) if recipe.class_weight == "source" else None
         self.class_weights = weights  # float64 ``[K]``, which the weights of rows are multiplied by; or None
         if weights is not None:

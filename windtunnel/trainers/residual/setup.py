@@ -56,6 +56,13 @@ class ResidualSetup:
         return Loaders(train, self.initial.validation_batches(self.valid))
 
 
+IMPOSSIBLE = (
+    "one of these rules it out: several targets, more than 1,000 columns, rows that depend on each other, the loss, "
+    "outputs that follow neither from raw scores nor from probabilities"
+)
+"""The reasons why a translation takes no residual model; see ``residual_base_for_loss``."""
+
+
 @dataclass(frozen=True)
 class NoResidual:
     """Why no residual model can be trained."""
@@ -82,7 +89,7 @@ def prepare_residual(net: TranslatedPipeline, data: DataModule, recipe: Recipe) 
     """
     base = residual_base_for_loss(net, recipe)
     if base is None:
-        return NoResidual("the translation or its loss takes no residual model", possible=False)
+        return NoResidual(IMPOSSIBLE, possible=False)
     if data.validates_on_training_rows:
         return NoResidual("without validation rows no residual model can be tested")
     generator = torch.Generator().manual_seed(recipe.seed)

@@ -275,10 +275,10 @@ def _pack(
         slope=_float(np.where(categorical, 1.0 / leaf_temperature, _pad_values(slope, node, 1.0))),
         missing=torch.from_numpy(_pad_values(ensemble.missing, node, 0)),
         direction=_float(np.where(_pad_values(ensemble.default_left, node, False), -1.0, 1.0)),
-        node_weight=_one_hot(feature, real, ensemble.width) if LEVELS.index(level) >= 3 else torch.zeros(0),
+        node_weight=_one_hot(feature, real, ensemble.width) if LEVELS.index(level) >= 3 else _float(np.zeros(0)),
         path=torch.from_numpy(padded.path),
         path_bias=_float(np.where(leaf_real, 1 - length, 0)),
-        leaf_slope=torch.full(leaf.shape, 1.0 / leaf_temperature),
+        leaf_slope=_float(np.full(leaf.shape, 1.0 / leaf_temperature)),
         node_mask=_float(real),
         leaf_mask=_float(leaf_real),
         category_node=torch.from_numpy(category_node),
@@ -319,8 +319,8 @@ def _pad_values(values: NDArray[Any], table: NDArray[np.int64], padding: object)
 
 
 def _one_hot(feature: NDArray[np.int64], real: NDArray[np.bool_], width: int) -> Tensor:
-    weight = torch.zeros(feature.shape[0], width, feature.shape[1])
-    return weight.scatter_(1, torch.from_numpy(feature).unsqueeze(1), torch.from_numpy(real).float().unsqueeze(1))
+    weight = torch.zeros(feature.shape[0], width, feature.shape[1], dtype=torch.float32)
+    return weight.scatter_(1, torch.from_numpy(feature).unsqueeze(1), _float(real).unsqueeze(1))
 
 
 def _bounds(ensemble: TreeEnsemble, threshold: Floats, slope: Floats) -> tuple[Floats, Floats]:
@@ -342,7 +342,7 @@ def _category_table(
     categorical = np.isin(node, list(ensemble.categories))
     positions = np.flatnonzero(categorical)
     size = 2 + max((int(known.max(initial=-1)) + 1 for known in ensemble.categories.values()), default=0)
-    table = torch.ones(len(positions), size)
+    table = torch.ones(len(positions), size, dtype=torch.float32)
     missing_left = (ensemble.missing == MISSING_NAN) & ensemble.default_left
     for row, number in enumerate(node.flatten()[positions].tolist()):
         table[row, torch.from_numpy(ensemble.categories[number].copy())] = -1.0
@@ -360,7 +360,9 @@ def _draw(trees: SoftSplits, generator: torch.Generator) -> None:
             if parameter.requires_grad and name != "base" and parameter.numel():
                 chosen = ~trees.beyond_bounds() if name == "threshold" else torch.ones_like(parameter, dtype=torch.bool)
                 scale = parameter[chosen].std(unbiased=False).clamp_min(1e-3)
-                parameter[chosen] = torch.randn(parameter.shape, generator=generator)[chosen] * scale
+                parameter[chosen] = (
+                    torch.randn(parameter.shape, generator=generator, dtype=parameter.dtype)[chosen] * scale
+                )
 
 
 def _float(array: NDArray[np.generic]) -> Tensor:
