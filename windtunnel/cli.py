@@ -175,7 +175,7 @@ def refresh(
     loss: Annotated[str | None, typer.Option(help="A loss by name, for a source whose loss is not known.")] = None,
     html: Html = None,
 ) -> None:
-    """Update a model with new rows, at constant size; show the attempts, scores before and after, and the drift."""
+    """Update a model with new rows; show the attempts, scores before and after, and the drift."""
     from windtunnel.experiment.files import read_target_rows_of
 
     _check_folders(output, html)

@@ -11,6 +11,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from windtunnel.api.compile import compile
+from windtunnel.api.sources import source_of
 from windtunnel.api.translation import Translation
 from windtunnel.assemble import translation_in
 from windtunnel.encode.row_values import check_length
@@ -52,8 +53,9 @@ def cascade(
 
     Parameters
     ----------
-    pipeline : fitted scikit-learn Pipeline
-        Left as it is; the small model shares its fitted transformers.
+    pipeline : fitted scikit-learn Pipeline, Translation, WindTunnelClassifier or WindTunnelRegressor
+        Left as it is; the small model shares its fitted transformers. A translation stands for its pipeline, if that
+        still exists, and for ``net``.
     train : (X, y)
         Raw rows that the small model is fitted on.
     valid : (X, y)
@@ -99,6 +101,8 @@ def cascade(
     ------
     Kraft et al., Willump: a statistically-aware end-to-end optimizer for machine learning inference, MLSys 2020.
     """
+    if translation_in(pipeline) is not None:
+        pipeline, net = _source(pipeline), pipeline if net is None else net
     kept = _metric_to_keep(metric)
     _check_options(accuracy_loss, gamma, seed)
     _check_mappings(cost=cost, cache=cache)
@@ -130,9 +134,18 @@ def cascade(
     return best.timed(rows, cost or {})
 
 
+def _source(translation: Any) -> Any:
+    """The pipeline of a translation, or of a fitted ``WindTunnelClassifier`` or ``WindTunnelRegressor``."""
+    held = source_of(translation) if isinstance(translation, Translation) else getattr(translation, "pipeline_", None)
+    if held is None:
+        raise UnsupportedEstimator(
+            "cascade needs the fitted pipeline, which this translation does not hold; give it too: "
+            "cascade(pipeline, train, valid, net=net)"
+        )
+    return held
+
+
 def _full_model(pipeline: Any, net: Any) -> Translation:
-    if translation_in(pipeline) is not None:
-        raise UnsupportedEstimator("cascade takes the fitted pipeline; give the translation of it as net=")
     full = compile(pipeline) if net is None else translation_in(net)
     if not isinstance(full, Translation):
         raise InvalidOption(

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from windtunnel.api.sources import remember_source
 from windtunnel.api.translation import Translation
 from windtunnel.assemble import assemble, translation_in
 from windtunnel.compiler.backends import BACKENDS, engine, native_engine, tree_runner, usable_device
@@ -115,7 +116,7 @@ def exact_translation(pipeline: Any, dtype: torch.dtype, calibrate: Rows | None 
     """Translate for the exact outputs of the source; the program reads all raw columns, for a residual model."""
     net = Translation.of(assemble(pipeline, sample=calibrate, dtype=dtype, exact=True)).requires_grad_(False)
     net.record(class_weights=tuple(class_weights(pipeline)))
-    return net
+    return remember_source(net, pipeline)
 
 
 def _frozen_copy(net: Translation, dtype: torch.dtype | None) -> Translation:

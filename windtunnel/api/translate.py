@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from windtunnel.api.sources import remember_source
 from windtunnel.api.translation import Translation
 from windtunnel.assemble import assemble, translation_in
 from windtunnel.compiler.passes import look_up_sums
@@ -49,7 +50,8 @@ def translate(
         soft at once.
     temperature : "auto" or float
         "auto": thresholds move to the middle of their gap, and every node gets its own temperature. The trees are as
-        soft as they can be with 99.995 % of the variance of the raw scores kept on the ``calibrate`` rows. Without
+        soft as they can be with 99.995 % of the variance of the raw scores kept on the ``calibrate`` rows; deep
+        trees, which keep less at any temperature, get the sharpest ones. Without
         rows, temperatures come from the values of tables, the ranges that the model stores and the distances between
         its thresholds. A number is the temperature of every node and leaf, in the unit of the input; the paper takes 1.
     calibrate : rows, optional
@@ -113,4 +115,4 @@ def translate(
     net.defer_softening(plan, calibration)
     if start == "cold" or not softens:
         soften(net, start=start)
-    return net.eval()
+    return remember_source(net.eval(), pipeline)

@@ -1,5 +1,7 @@
 """``cascade``: what the small model may predict alone, what it may read, and what the full model ranks."""
 
+import copy
+import gc
 from dataclasses import replace
 
 import numpy as np
@@ -28,7 +30,7 @@ from sklearn.preprocessing import (
 from sklearn.svm import LinearSVC
 
 import windtunnel
-from windtunnel.errors import InvalidOption
+from windtunnel.errors import InvalidOption, UnsupportedEstimator
 from windtunnel.serving.cascade.groups import GroupedPipeline
 from windtunnel.serving.cascade.selection import efficient_groups
 from windtunnel.serving.cascade.statistics import FeatureGroup
@@ -471,6 +473,24 @@ def test_the_full_model_may_be_a_fitted_classifier_of_ours(pipeline, rows):
     np.testing.assert_array_equal(made.full.predict_proba(frame), classifier.predict_proba(frame))
     with pytest.raises(windtunnel.InvalidOption, match="net=Pipeline; accepted are a translation"):
         windtunnel.cascade(pipeline, rows, valid, net=pipeline, cost=COST)
+    made = windtunnel.cascade(classifier, rows, valid, cost=COST)
+    np.testing.assert_array_equal(made.full.predict_proba(frame), classifier.predict_proba(frame))
+
+
+def test_a_translation_stands_for_its_pipeline(pipeline, rows, tmp_path):
+    frame, target = rows
+    valid = (frame[1500:2500], target[1500:2500])
+    net = windtunnel.translate(pipeline)
+    made = windtunnel.cascade(net, rows, valid, cost=COST)
+    assert made.full is net
+    wanted = windtunnel.cascade(pipeline, rows, valid, net=net, cost=COST)
+    np.testing.assert_array_equal(made.predict_proba(frame), wanted.predict_proba(frame))
+    net.save(tmp_path / "net.windtunnel")
+    gone = windtunnel.translate(copy.deepcopy(pipeline))
+    gc.collect()
+    for other in (windtunnel.load(tmp_path / "net.windtunnel", host=pipeline), gone):
+        with pytest.raises(UnsupportedEstimator, match=r"cascade\(pipeline, train, valid, net=net\)"):
+            windtunnel.cascade(other, rows, valid, cost=COST)
 
 
 def test_rows_may_be_dicts_of_columns_and_seeds_are_whole_numbers(pipeline, rows):

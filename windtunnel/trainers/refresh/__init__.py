@@ -1,1 +1,1 @@
-"""Updates of a fitted translation with new rows, at constant size."""
+"""Updates of a fitted translation with new rows; the size does not grow with these."""

@@ -84,7 +84,8 @@ def screen(
 ) -> dict[Interaction, float]:
     """The candidates with their z on the training rows, largest first; with ``valid`` only the significant ones."""
     z = {}
-    with Phase(f"screening {len(candidates)} combinations of {order} columns", len(candidates)) as phase:
+    kind = "columns" if order == 1 else f"interactions of {order} columns"
+    with Phase(f"screening {len(candidates)} {kind}", len(candidates)) as phase:
         for candidate in candidates:
             fitted = candidate.mean_residuals(train)
             value = _training_z(fitted, train) if valid is None else _significant_z(candidate, fitted, train, valid)

@@ -81,7 +81,7 @@ def classifier(fitted: CatBoostClassifier) -> Predictor:
     )
 
 
-def _labels(fitted: CatBoostClassifier, model: _Model) -> dict[str, Module]:
+def _labels(fitted: CatBoostClassifier, model: _CatBoostModel) -> dict[str, Module]:
     """The rule of ``predict`` if it is not the greatest score of a row."""
     if model.outputs > 1:
         return {"predict": LabelIndexColumn()}  # a column of labels
@@ -137,7 +137,7 @@ _OPTIONS: dict[str, dict[str, tuple[str, float]]] = {
 
 
 @dataclass(frozen=True)
-class _Model:
+class _CatBoostModel:
     """A model's JSON; ``width`` is the number of columns of a row."""
 
     json: Mapping[str, Any]
@@ -207,12 +207,12 @@ class _Tree:
     cover: NDArray[np.float64] | None
 
 
-def _model(fitted: Any) -> _Model:
+def _model(fitted: Any) -> _CatBoostModel:
     _check(fitted)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model.json"
         fitted.save_model(str(path), format="json")
-        return _Model(json.loads(path.read_text()), len(fitted.feature_names_))
+        return _CatBoostModel(json.loads(path.read_text()), len(fitted.feature_names_))
 
 
 def _oblivious(tree: Mapping[str, Any], outputs: int) -> _Tree:

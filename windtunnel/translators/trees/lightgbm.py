@@ -31,7 +31,7 @@ from windtunnel.translators.trees import TRAINABLE
 )
 def classifier(fitted: LGBMClassifier) -> Predictor:
     """``booster_``: raw scores, and the probabilities that ``predict_proba`` makes of them."""
-    model = _Model.of(_fitted_booster(fitted))
+    model = _LightGBMModel.of(_fitted_booster(fitted))
     several = model.outputs > 1
     if several and model.outputs != fitted.n_classes_:
         raise UnsupportedEstimator(
@@ -64,7 +64,7 @@ def classifier(fitted: LGBMClassifier) -> Predictor:
 )
 def regressor(fitted: LGBMRegressor | LGBMRanker) -> Predictor:
     """``booster_``: raw scores, and the values that ``predict`` makes of them."""
-    return _Model.of(_fitted_booster(fitted)).predictor()
+    return _LightGBMModel.of(_fitted_booster(fitted)).predictor()
 
 
 @translates(
@@ -75,7 +75,7 @@ def regressor(fitted: LGBMRegressor | LGBMRanker) -> Predictor:
 )
 def booster(fitted: Booster) -> Predictor:
     """``model_to_string()``: raw scores, and the values that ``predict`` makes of them."""
-    return _Model.of(fitted).predictor()
+    return _LightGBMModel.of(fitted).predictor()
 
 
 def tree_ensemble(booster: Booster) -> TreeEnsemble:
@@ -84,7 +84,7 @@ def tree_ensemble(booster: Booster) -> TreeEnsemble:
     Leaf values of boosting=rf are divided by the number of iterations, so that scores are means as in ``predict``
     (``predict(raw_score=True)`` leaves them as sums).
     """
-    return _Model.of(booster).ensemble
+    return _LightGBMModel.of(booster).ensemble
 
 
 def _native_categories(categories: list[list[Any]], text: _Text) -> dict[int, list[Any]]:
@@ -134,7 +134,7 @@ class _Text:
 
 
 @dataclass(frozen=True)
-class _Model:
+class _LightGBMModel:
     """The trees of a booster and what its objective makes of their sum."""
 
     ensemble: TreeEnsemble
@@ -144,7 +144,7 @@ class _Model:
     text: _Text
 
     @classmethod
-    def of(cls, booster: Booster) -> _Model:
+    def of(cls, booster: Booster) -> _LightGBMModel:
         text = _text(booster)
         objective, *options = text.header.get("objective", "").split(" ")
         categories = _native_categories(booster.pandas_categorical or [], text)

@@ -99,7 +99,7 @@ def regressor(fitted: Any) -> Predictor:
 
 
 @dataclass(frozen=True)
-class _Model:
+class _XGBoostModel:
     """The parts of a booster's JSON that its predictions come from."""
 
     booster: Booster
@@ -199,7 +199,7 @@ class _Model:
         return {column: values for column, values in categories.items() if values}
 
 
-def _model(fitted: Any) -> _Model:
+def _model(fitted: Any) -> _XGBoostModel:
     if fitted.missing is not None and not math.isnan(fitted.missing):
         raise UnsupportedEstimator(
             f"{type(fitted).__name__} with missing={fitted.missing!r} takes that number for missing; fit it with "
@@ -213,7 +213,7 @@ def _model(fitted: Any) -> _Model:
             f"{type(fitted).__name__} with a custom objective does not define what its scores mean; fit it with a "
             "named objective"
         )
-    return _Model(booster, learner, None if best is None else int(best) + 1)
+    return _XGBoostModel(booster, learner, None if best is None else int(best) + 1)
 
 
 def _categories(encoding: Mapping[str, Any]) -> list[Any]:

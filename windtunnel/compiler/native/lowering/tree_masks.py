@@ -93,12 +93,12 @@ class _Conditions:
     mask: Ints  # [P], the mask that holds the condition of a node
     blocks: list[list[int]]
     columns: _Columns
-    sets: _Sets
+    sets: _SetMasks
     max_masks: int  # of a block
 
 
 def _conditions(walk: Walk, layout: TreeLayout) -> _Conditions:
-    blocks, columns, sets = list[list[int]](), _Columns(), _Sets()
+    blocks, columns, sets = list[list[int]](), _Columns(), _SetMasks()
     mask = np.zeros(len(walk.follow), np.int64)
     max_masks = 0
     for first, last in _blocks(walk, layout):
@@ -223,7 +223,7 @@ class _Columns:
         return np.array(columns, COLUMN), cells, bounds
 
 
-class _Sets:
+class _SetMasks:
     """The sets of categories of all blocks."""
 
     def __init__(self) -> None:

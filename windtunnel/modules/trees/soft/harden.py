@@ -145,7 +145,7 @@ def _in_order(number: NDArray[Any]) -> NDArray[np.float32]:
 
 
 @dataclass(frozen=True)
-class _Sets:
+class _CategorySets:
     """Of each categorical node: its number, the categories that go left, and where a missing one goes.
 
     ``swapped`` are the nodes whose children have changed sides, because unknown categories go right.
@@ -157,10 +157,10 @@ class _Sets:
     swapped: NDArray[np.int64]
 
 
-def _sets(soft: SoftSplits, real: NDArray[np.bool_]) -> _Sets:
+def _sets(soft: SoftSplits, real: NDArray[np.bool_]) -> _CategorySets:
     number = np.cumsum(real.flatten()) - 1
     node: NDArray[np.int64] = number[soft.category_node.cpu().numpy()]
     left = soft.category_table.detach().cpu().numpy() <= 0
     swapped = left[:, -2] if len(left) else np.zeros(0, np.bool_)
     left = left ^ swapped[:, None]
-    return _Sets(node, [np.flatnonzero(row[:-2]) for row in left], left[:, -1], node[swapped])
+    return _CategorySets(node, [np.flatnonzero(row[:-2]) for row in left], left[:, -1], node[swapped])

@@ -82,7 +82,7 @@ def fit_features(
     target_rows = TargetRows(codes, columns, weight)
     numbers = len(coder.edges)
     valid_codes = coder.codes(split_scores(valid.rows, outputs)[0])
-    with Phase(f"target statistics of {len(column_sets)} combinations of columns"):
+    with Phase(f"target statistics of {len(column_sets)} columns and interactions"):
         tables = CellTables.of(column_sets, coder.sizes, target_rows)
         sample = torch.arange(len(codes))
         if len(codes) > MAX_RESIDUAL_ROWS:
