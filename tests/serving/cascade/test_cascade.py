@@ -350,8 +350,6 @@ def test_arguments_that_are_no_rows_with_targets_are_rejected(pipeline, rows):
     ]:
         with pytest.raises(windtunnel.BadInput, match=message):
             windtunnel.cascade(pipeline, wrong, valid)
-    with pytest.raises(windtunnel.UnsupportedEstimator, match="give the translation of it as net="):
-        windtunnel.cascade(windtunnel.compile(pipeline), train, valid)
 
 
 def test_labels_and_costs_that_are_none_are_rejected(pipeline, rows):
