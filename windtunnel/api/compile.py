@@ -17,12 +17,13 @@ from windtunnel.compiler.strategies import STRATEGIES, convert_trees
 from windtunnel.encode import Rows
 from windtunnel.errors import InvalidOption, is_whole_number
 from windtunnel.pipeline.constraints import class_weights
+from windtunnel.program.trainable_tensors import outside_inference_mode
 from windtunnel.program.translate_options import check_calibration_rows
 
 DTYPES = {"float64": torch.float64, "float32": torch.float32}
 
 
-@torch.inference_mode(False)  # of a caller, whose tensors could not be trained
+@outside_inference_mode
 def compile(
     pipeline: Any,
     *,

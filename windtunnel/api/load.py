@@ -5,13 +5,12 @@ from __future__ import annotations
 from os import PathLike
 from typing import Any
 
-import torch
-
 from windtunnel.api.translation import Translation
 from windtunnel.export.artefact import artefact
+from windtunnel.program.trainable_tensors import outside_inference_mode
 
 
-@torch.inference_mode(False)  # of a caller, whose tensors could not be trained
+@outside_inference_mode
 def load(path: str | PathLike[str], *, host: Any = None, trusted: bool = False) -> Translation:
     """Read a translation that ``save`` wrote; its scores are the same bits, and it can be fitted further.
 

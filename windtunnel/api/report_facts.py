@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from windtunnel.compiler.native.engine import NativeEngine
 from windtunnel.compiler.onnx_runtime import OnnxEngine
+from windtunnel.errors import join_some
 from windtunnel.modules.trees.soft.trees import SoftSplits
 from windtunnel.program.records.history import History
 from windtunnel.program.translated import TranslatedPipeline
@@ -36,7 +37,9 @@ def _run_facts(net: TranslatedPipeline) -> Facts:
     facts = []
     for host in net.hosts:
         reason = host.reason.removeprefix(f"step {host.name!r}: ")
-        text = f"{host.name}: {reason.removesuffix('.')}. The gradient ends there: nothing before it is trained."
+        before = f" {join_some(host.steps_before)} stay there with it." if host.steps_before else ""
+        why = reason.removesuffix(".")
+        text = f"{host.name}: {why}.{before} The gradient ends there: nothing before it is trained."
         facts.append(("on the host", text))
     if net.records.simplification is not None and net.records.simplification.saves():
         facts.append(("simplified", str(net.records.simplification)))
@@ -53,7 +56,8 @@ def _next_step(net: TranslatedPipeline) -> str:
         return "net.transform(X) gives the columns; net.save(path) keeps the translation"
     if net.history is None and not net.fixed:
         return "net.fit((X, y), (X_valid, y_valid)) fine-tunes; net.explain(X) explains scores"
-    return "net.explain(X) explains scores; net.save(path) keeps the translation, net.export(path) writes one file"
+    kept = "net.explain(X) explains scores; net.save(path) keeps the translation"
+    return kept + ("" if net.hosts else ", net.export(path) writes one file")
 
 
 def _fidelity(net: TranslatedPipeline) -> str:

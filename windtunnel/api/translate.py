@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import torch
-
 from windtunnel.api.sources import remember_source
 from windtunnel.api.translation import Translation
 from windtunnel.assemble import assemble, translation_in
@@ -18,10 +16,11 @@ from windtunnel.pipeline.constraints import class_weights, warn_of_constraints
 from windtunnel.program.records.fidelity import CalibrationRows, warn_if_low
 from windtunnel.program.records.training_profile import TrainingProfile
 from windtunnel.program.softening import check_level, may_soften, soften
+from windtunnel.program.trainable_tensors import outside_inference_mode
 from windtunnel.program.translate_options import SofteningPlan, check_calibration_rows, check_options
 
 
-@torch.inference_mode(False)  # of a caller, whose tensors could not be trained
+@outside_inference_mode
 def translate(
     pipeline: Any,
     *,

@@ -28,7 +28,7 @@ def to_arrays(values: Any) -> Any:
 
 def check_length(name: str, values: Any, count: int) -> None:
     """Raise ``BadInput`` unless there is one value per row."""
-    if not hasattr(values, "__len__") or getattr(values, "ndim", 1) == 0:
+    if isinstance(values, str) or not hasattr(values, "__len__") or getattr(values, "ndim", 1) == 0:
         raise BadInput(f"{name}={values!r} is one value; give one per row, {count} in all")
     if len(values) != count:
         raise BadInput(f"{name} has {len(values)} values for {count} rows; give one per row, in the same order")

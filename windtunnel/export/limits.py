@@ -97,6 +97,11 @@ def _raw_names(net: TranslatedPipeline) -> list[str]:
     return names(net.encoder, columns)
 
 
+def _host_steps(net: TranslatedPipeline) -> list[str]:
+    """The steps on the host, with those before them."""
+    return [text for host in net.hosts for text in (*map(repr, host.steps_before), f"{host.name!r} ({host.estimator})")]
+
+
 def _not_unicode(net: TranslatedPipeline) -> list[str]:
     categories = [value for category in net.encoder.categories for value in category.vocabulary.values]
     texts = [*_raw_names(net), *net.head.labels_in_order, *categories]
@@ -118,7 +123,7 @@ LIMITS = (
         "the steps {} stayed on the host",
         "their code cannot go into a file",
         "Leave them out of the pipeline, or translate what comes after them and feed it their outputs.",
-        lambda net: [f"{host.name!r} ({host.estimator})" for host in net.hosts],
+        _host_steps,
     ),
     Limit(
         "categories of one column that are texts and numbers",

@@ -175,10 +175,7 @@ def metric_named(name: str) -> str:
     """The name in ``GREATER_IS_BETTER`` of a metric; ``InvalidOption`` for an unknown one."""
     metric = ALIASES.get(name, name)
     if metric not in GREATER_IS_BETTER:
-        raise InvalidOption(
-            f"metric={name!r} is not known; {nearest(name, [*GREATER_IS_BETTER, *ALIASES])} Accepted are "
-            f"{', '.join(GREATER_IS_BETTER)}, and scikit-learn's names for these"
-        )
+        raise InvalidOption(f"metric={name!r} is not known; {nearest(name, [*GREATER_IS_BETTER], ALIASES)}")
     return metric
 
 

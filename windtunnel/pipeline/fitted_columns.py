@@ -12,6 +12,9 @@ from windtunnel.encode.rows import is_named
 from windtunnel.errors import UnsupportedEstimator
 from windtunnel.estimators.takes_sequence import leading_steps, takes_sequence
 
+MEMBERS = ("best_estimator_", "estimator_", "regressor_", "estimators_", "calibrated_classifiers_")
+"""Attributes in which estimators of scikit-learn hold what they are made of; one, or a list."""
+
 
 def fitted_columns(pipeline: Any, sample: Rows | None = None) -> tuple[list[str] | None, int]:
     """Names (None if it was fitted on an array) and number of the columns that a pipeline was fitted on.
@@ -26,8 +29,8 @@ def fitted_columns(pipeline: Any, sample: Rows | None = None) -> tuple[list[str]
     else:
         names = getattr(first, "feature_names_in_", None)
     width = getattr(first, "n_features_in_", len(names) if names is not None else None)
-    if hasattr(first, "tree_count_"):  # CatBoost, whose n_features_in_ is 0 once it comes from a file
-        names = first.feature_names_
+    if (catboost := _catboost_in(first)) is not None:  # its n_features_in_ is 0 once it comes from a file
+        first, names = catboost, catboost.feature_names_
         width = len(names)
     if width is None and sample is not None and hasattr(first, "transform"):
         frame = as_frame(sample)
@@ -39,6 +42,20 @@ def fitted_columns(pipeline: Any, sample: Rows | None = None) -> tuple[list[str]
             "few raw rows as calibrate=."
         )
     return (None if names is None or _are_invented(names, first) else [str(name) for name in names]), int(width)
+
+
+def _catboost_in(first: Any) -> Any:
+    """A fitted CatBoost model, also inside of estimators of scikit-learn, which leave names of columns to it."""
+    if hasattr(first, "tree_count_"):
+        return first if first.is_fitted() else None
+    if not type(first).__module__.startswith("sklearn.") or hasattr(first, "feature_names_in_"):
+        return None
+    inner = first
+    for attribute in MEMBERS:
+        if (member := getattr(first, attribute, None)) is not None:
+            inner = member[0] if isinstance(member, list) and member else member
+            break
+    return None if inner is first or isinstance(inner, list) else _catboost_in(getattr(inner, "estimator", inner))
 
 
 def _are_invented(names: Any, fitted: Any) -> bool:

@@ -23,6 +23,7 @@ from windtunnel.pipeline.expressions import (
     Step,
     Weighted,
     columns_read,
+    steps_of,
 )
 
 if TYPE_CHECKING:  # loading a file without host steps needs no converters
@@ -55,6 +56,11 @@ class HostStep:
     def name(self) -> str:
         """Path of the step in the pipeline."""
         return self.step.name
+
+    @property
+    def steps_before(self) -> list[str]:
+        """The steps that the source computes on the host before this one."""
+        return [] if self.step.estimator is None else [step.name for step in steps_of(self.step.inputs)]
 
     @property
     def estimator(self) -> str:

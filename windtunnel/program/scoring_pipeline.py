@@ -36,9 +36,13 @@ from windtunnel.program.row_slices import (
 REJECTED_VALUES = (
     (math.nan, torch.isnan),
     (math.inf, torch.isinf),
-    (1e39, lambda column: torch.isfinite(column) & (column.abs() >= BEYOND_FLOAT32)),
+    (1e39, lambda numbers: torch.isfinite(numbers) & (numbers.abs() >= BEYOND_FLOAT32)),
 )
-"""A number of each kind that a step may reject, and where a column has this kind."""
+"""A number of each kind that a step may reject, and where numbers are of this kind."""
+PROBES_AT_ONCE = 64
+"""Made-up rows that are scored at once to find the columns of numbers that a step rejects."""
+SHOWN_COLUMNS = 12
+"""Columns that a message names."""
 CHUNK_BYTES = 2**24
 """The most memory of rows whose tokens are counted at once; more was slower."""
 SPARSE_BYTES = 2**26
@@ -376,17 +380,26 @@ class ScoringPipeline(nn.Module):
     def _why_rejected(self, method: str, batch: Batch, failed: Tensor) -> str:
         """Name the columns in which such a value alone, with 0 in all others, has a row rejected."""
         numbers, ids = batch.numbers[failed], batch.ids[failed]
-        names = []
-        for column in range(numbers.shape[1]):
-            for value, holds in REJECTED_VALUES:
-                if not holds(numbers[:, column]).any():
-                    continue
-                row = torch.zeros_like(numbers[:1])
-                row[0, column] = value
-                probe = Batch(row, ids[:1])
-                if self._rejected(method, probe).any() or not torch.isfinite(self.output(method, probe)).all():
-                    names.append(self.encoder.column_name(self.encoder.numbers[column]))
-        where = ", ".join(dict.fromkeys(names)) or "what a step computes"
+        probes = [
+            (column, value)
+            for value, holds in REJECTED_VALUES
+            for column in holds(numbers).any(dim=0).nonzero()[:, 0].tolist()
+        ]
+        at_once = 1 if self.facts().needs_all_rows else PROBES_AT_ONCE
+        rejected = set[int]()
+        for first in range(0, len(probes), at_once):
+            columns, values = zip(*probes[first : first + at_once], strict=True)
+            rows = torch.zeros(len(columns), numbers.shape[1], dtype=numbers.dtype)
+            rows[torch.arange(len(columns)), torch.tensor(columns)] = torch.tensor(values, dtype=numbers.dtype)
+            probe = Batch(rows, ids[:1].expand(len(columns), -1))
+            output = self.output(method, probe).reshape(len(columns), -1)
+            alone = self._rejected(method, probe) | ~torch.isfinite(output).all(dim=1)
+            rejected.update(column for column, is_rejected in zip(columns, alone.tolist(), strict=True) if is_rejected)
+            if len(rejected) > SHOWN_COLUMNS:
+                break
+        names = dict.fromkeys(self.encoder.column_name(self.encoder.numbers[column]) for column in sorted(rejected))
+        shown = ", ".join([*names][:SHOWN_COLUMNS]) + " and others" * (len(names) > SHOWN_COLUMNS)
+        where = shown or "what a step computes"
         return (
             f"{int(failed.sum())} of {len(failed)} rows have no finite score: NaN, infinite values or values beyond "
             f"float32 in {where} reach a step that does not take them. "

@@ -156,7 +156,7 @@ def _unsupported(cls: type) -> str:
     names = {entry.__name__: entry for entry in _TABLE}
     if parents:
         hint = f"its parent {parents[0].__qualname__} has one, but a subclass may compute something else"
-    elif close := get_close_matches(cls.__name__, names, n=1):
+    elif close := get_close_matches(cls.__name__, names, n=1, cutoff=0.75):
         hint = f"the nearest class with one is {names[close[0]].__module__.split('.')[0]}.{close[0]}"
     else:
         hint = "windtunnel.supported() lists the classes with one"

@@ -279,7 +279,7 @@ REJECTED: dict[str, tuple[Any, str]] = {
     ),
     "unknown inverse": (
         lambda: bad_target(func=np.negative, inverse_func=OwnShift.transform.__get__(OwnShift())),
-        r"calls inverse_func='transform', which has no module; accepted are .*exp",
+        r"calls inverse_func='transform', which has no translation; accepted are .*exp",
     ),
     "inverse with arguments": (
         lambda: bad_target(

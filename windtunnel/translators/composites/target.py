@@ -17,6 +17,7 @@ from windtunnel.modules.outputs.inverse_transforms import InversePower, InverseQ
 from windtunnel.modules.tables.category_table import Identity
 from windtunnel.translators.arrays import per_column, tensor
 from windtunnel.translators.conversions import Composite, Part, Predictor
+from windtunnel.translators.not_fitted import NotFitted
 from windtunnel.translators.preprocessing.functions import KNOWN, known_name, options_of
 from windtunnel.translators.preprocessing.quantile import quantiles_and_levels
 from windtunnel.translators.registry import translates
@@ -33,6 +34,8 @@ def transformed_target(fitted: TransformedTargetRegressor) -> Composite:
     """The inverse of ``transformer_`` over what ``regressor_`` predicts."""
     inverse = _inverse(fitted.transformer_)
     then = Predictor(inverse, flat=fitted._training_dim == 1)
+    if not hasattr(fitted, "regressor_"):
+        raise NotFitted("TransformedTargetRegressor is fitted in part: its regressor failed; fit it again.")
     parts = [Part("regressor_", fitted.regressor_, "predict")]
     shared_loss: Literal["", "quantiles"] = "quantiles" if _increases(inverse) else ""
     return Composite(parts, then, shared_loss=shared_loss, then_of_squares=_of_logarithms(fitted.transformer_, then))
@@ -96,8 +99,8 @@ def _function(transformer: preprocessing.FunctionTransformer) -> Module:
         raise UnsupportedEstimator(
             f"TransformedTargetRegressor calls inverse_func={getattr(function, '__name__', function)!r}"
             + (f" with {transformer.inv_kw_args}" if transformer.inv_kw_args else "")
-            + f", which has no module; accepted are {', '.join(sorted({known.__name__ for known in KNOWN}))} of NumPy "
-            "or SciPy, without arguments"
+            + f", which has no translation; accepted are {', '.join(sorted({known.__name__ for known in KNOWN}))} of "
+            "NumPy or SciPy, without arguments"
         )
     return Elementwise(tensor(options_of(name, {})), name)
 

@@ -116,7 +116,7 @@ def _kernel(kernel: Any, numbers: list[float]) -> dict[str, Any]:
     if kind is kernels.DotProduct:
         return described(DotProductKernel, numbers, sigma=_list(kernel.sigma_0))
     raise UnsupportedEstimator(
-        f"a Gaussian process with the kernel {kernel!r}, which has no module; accepted are {KERNELS}."
+        f"a Gaussian process with the kernel {kernel!r}, which has no translation; accepted are {KERNELS}."
     )
 
 

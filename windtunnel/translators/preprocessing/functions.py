@@ -49,7 +49,7 @@ def function_transformer(fitted: FunctionTransformer) -> Elementwise | Identity:
     name = known_name(fitted.func)
     if name is None:
         raise UnsupportedEstimator(
-            f"FunctionTransformer calls {getattr(fitted.func, '__name__', fitted.func)!r}, which has no module; "
+            f"FunctionTransformer calls {getattr(fitted.func, '__name__', fitted.func)!r}, which has no translation; "
             f"accepted are {len(KNOWN)} functions of NumPy and SciPy, such as np.log1p, np.sqrt and np.clip"
             + (". np.reciprocal gives other results for whole numbers" if fitted.func is np.reciprocal else "")
         )
