@@ -6,6 +6,7 @@ import sklearn
 from imblearn import FunctionSampler
 from imblearn.pipeline import make_pipeline
 from lightgbm import LGBMClassifier, LGBMRegressor
+from sklearn.base import clone
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
 
@@ -46,10 +47,12 @@ def first_half(X, y):
 LABELS = (X[:, 0] > 0).astype(int)
 
 
-def test_a_booster_that_stops_early_is_fitted_on_the_rows_that_samplers_leave() -> None:
+@pytest.mark.parametrize("last", [["passthrough"], []])
+def test_a_booster_that_stops_early_is_fitted_on_the_rows_that_samplers_leave(last: list[str]) -> None:
     booster = LGBMClassifier(n_estimators=5, early_stopping_round=2, verbosity=-1)
-    pipeline = make_pipeline(StandardScaler(), FunctionSampler(func=first_half), "passthrough", booster)
+    pipeline = make_pipeline(StandardScaler(), FunctionSampler(func=first_half), *last, booster)
     fitted = fit_estimator(pipeline, X, LABELS, validation=(X[:50], LABELS[:50]))
+    fit_estimator(make_pipeline(FunctionSampler(func=first_half), clone(booster)), X, LABELS, validation=(X, LABELS))
     tree = fitted[-1].booster_.dump_model()["tree_info"][0]["tree_structure"]
     assert (fitted[0].n_samples_seen_, tree["internal_count"]) == (300, 150)
 

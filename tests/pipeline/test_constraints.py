@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import xgboost as xgb
 from catboost import CatBoostRegressor
+from imblearn import FunctionSampler
 from imblearn.ensemble import BalancedRandomForestClassifier
 from imblearn.over_sampling import RandomOverSampler
 from imblearn.pipeline import make_pipeline as imblearn_pipeline
@@ -15,8 +17,9 @@ from lightgbm import LGBMClassifier, LGBMRegressor
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.ensemble import HistGradientBoostingRegressor, RandomForestRegressor, StackingClassifier
 from sklearn.feature_selection import SelectFromModel
+from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import GridSearchCV
+from sklearn.model_selection import FixedThresholdClassifier, GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
@@ -75,6 +78,14 @@ WEIGHTED = {
         imblearn_pipeline(RandomOverSampler(random_state=0), LogisticRegression()),
         "randomoversampler__sampling_strategy",
     ),
+    "a sampler of a user": (
+        imblearn_pipeline(FunctionSampler(func=lambda X, y: (X[:100], y[:100])), LogisticRegression()),
+        "functionsampler",
+    ),
+    "a frozen classifier": (
+        FixedThresholdClassifier(FrozenEstimator(LogisticRegression(class_weight="balanced").fit([[0], [1]], [0, 1]))),
+        "estimator__estimator__class_weight",
+    ),
     "an ensemble over samplers": (BalancedRandomForestClassifier(3, random_state=0), "sampling_strategy"),
     "the last model of a stack": (
         StackingClassifier([("a", LogisticRegression())], LogisticRegression(class_weight="balanced"), cv=2),
@@ -91,9 +102,26 @@ def labels(target: Any) -> Any:
 def test_class_weights_are_named(name: str) -> None:
     source, parameter = WEIGHTED[name]
     X, target = rows()
+    X = X[:, :1] if "frozen" in name else X
     source.fit(X, labels(target))
     for net in (windtunnel.translate(source), windtunnel.compile(source)):
         assert net.records.class_weights == (parameter,)
+
+
+def test_xgboost_models_of_a_file_have_their_weights(tmp_path: Path) -> None:
+    X, target = rows()
+    source = xgb.XGBClassifier(n_estimators=3, scale_pos_weight=4.0).fit(X, labels(target))
+    source.save_model(tmp_path / "model.json")
+    loaded = xgb.XGBClassifier()
+    loaded.load_model(tmp_path / "model.json")
+    assert windtunnel.compile(loaded).records.class_weights == ("scale_pos_weight",)
+
+
+def test_the_recipe_of_a_classifier_of_ours_weighs_nothing() -> None:
+    X, target = rows()
+    inner = windtunnel.WindTunnelClassifier(LogisticRegression(), recipe=windtunnel.Recipe(epochs=1))
+    source = make_pipeline(StandardScaler(), inner).fit(X, labels(target))
+    assert windtunnel.compile(source).records.class_weights == ()
 
 
 @pytest.mark.parametrize(

@@ -5,12 +5,14 @@ Rows that a sampler of imbalanced-learn draws anew change the frequencies of the
 
 from __future__ import annotations
 
+import json
 import re
 from typing import Any
 
 import numpy as np
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.ensemble import StackingClassifier
+from sklearn.frozen import FrozenEstimator
 
 from windtunnel.errors import warn_caller
 from windtunnel.estimators.prediction_steps import is_sampler
@@ -23,6 +25,8 @@ CLASS_WEIGHTS = re.compile(
 """The parameters of LightGBM, XGBoost, CatBoost and scikit-learn, maybe behind the names of steps."""
 RESAMPLING = re.compile(r"(.*__)?sampling_strategy")
 """The parameter of imbalanced-learn's samplers and ensembles: they change how frequent the classes are."""
+RECIPE = "recipe__"
+"""The options of ``WindTunnelClassifier`` for fine-tuning, which weigh nothing by themselves."""
 CALIBRATING = (CalibratedClassifierCV, StackingClassifier)
 """Fit the probabilities of others again, without weights."""
 
@@ -48,31 +52,60 @@ def class_weights(pipeline: Any) -> list[str]:
     probabilities do not depend on them, or what follows them undoes the weights.
     """
     parameters = {"": pipeline} | _parameters(pipeline)
+    parameters |= _weights_of_boosters(parameters)
     owners = {f"{name}__".lstrip("_"): value for name, value in parameters.items() if hasattr(value, "get_params")}
     undone = [
         prefix
         for prefix, owner in owners.items()
         if isinstance(owner, CALIBRATING) or not (hasattr(owner, "predict") or is_sampler(owner))
     ]
+    samplers = {
+        name
+        for name, value in parameters.items()
+        if is_sampler(value) and not hasattr(value, "predict") and f"{name}__sampling_strategy" not in parameters
+    }
     return sorted(
         name
         for name, value in parameters.items()
-        if (RESAMPLING.fullmatch(name) or (CLASS_WEIGHTS.fullmatch(name) and _weighs(value)))
-        and not any(name.startswith(inside) and not name.startswith(f"{inside}final_estimator") for inside in undone)
+        if RESAMPLING.fullmatch(name) or name in samplers or (CLASS_WEIGHTS.fullmatch(name) and _weighs(value))
+        if RECIPE not in name
+        if not any(name.startswith(inside) and not name.startswith(f"{inside}final_estimator") for inside in undone)
     )
 
 
 def _parameters(pipeline: Any) -> dict[str, Any]:
-    """The parameters of an estimator and of those inside, of searches those of the best estimator."""
+    """The parameters of an estimator and of those inside, of searches those of the best, frozen ones among them."""
     pipeline = getattr(pipeline, "best_estimator_", pipeline)
+    if isinstance(pipeline, FrozenEstimator):
+        pipeline = pipeline.estimator
     parameters = pipeline.get_params() if hasattr(pipeline, "get_params") else getattr(pipeline, "params", {})
     if not isinstance(parameters, dict):
         return {}
-    searches = [name for name, value in parameters.items() if hasattr(value, "best_estimator_")]
-    for search in searches:
-        found = _parameters(parameters[search])
-        parameters = parameters | {f"{search}__estimator__{name}": value for name, value in found.items()}
+    inside = {
+        name: value.estimator if isinstance(value, FrozenEstimator) else value
+        for name, value in parameters.items()
+        if isinstance(value, FrozenEstimator) or hasattr(value, "best_estimator_")
+    }
+    for path, estimator in inside.items():
+        found = {"": estimator} | _parameters(estimator)
+        parameters = parameters | {f"{path}__estimator__{name}".rstrip("_"): value for name, value in found.items()}
     return parameters
+
+
+def _weights_of_boosters(parameters: dict[str, Any]) -> dict[str, Any]:
+    """The weights of XGBoost models that come from a file, whose parameters do not have them."""
+    weights = {f"{name}__scale_pos_weight".lstrip("_"): _stored_weight(value) for name, value in parameters.items()}
+    return {name: weight for name, weight in weights.items() if weight is not None}
+
+
+def _stored_weight(model: Any) -> float | None:
+    """The weight of the positive class that the booster of a fitted XGBoost model stores; None if there is none."""
+    is_xgboost = type(model).__module__.startswith("xgboost.") and hasattr(model, "get_booster")
+    if not is_xgboost or not model.__sklearn_is_fitted__():
+        return None
+    objective = json.loads(model.get_booster().save_config())["learner"]["objective"]
+    weight = objective.get("reg_loss_param", {}).get("scale_pos_weight")
+    return None if weight is None else float(weight)
 
 
 def _constrains(name: str, value: Any) -> bool:

@@ -95,19 +95,62 @@ def test_crossfit_and_a_loaded_translation_weigh_them_too(tmp_path: Any) -> None
     assert 3 < weights["rare"] / weights["common"] < 6
 
 
-@pytest.mark.parametrize("tuned", [False, True])
-def test_refresh_keeps_the_weights(tuned: bool) -> None:
-    net = tune(balanced()) if tuned else windtunnel.translate(balanced())
-    before = net.history.class_weights if tuned else None
+def more_rare_rows() -> Any:
+    """Rows of which more are rare."""
     common = np.flatnonzero(Y[TEST] == "common")[:700]
-    new = np.delete(np.arange(4500, 6000), common)  # "rare" is more frequent in the new rows
-    net.refresh((X[new], Y[new]), progress=False)
-    weights = net.history.class_weights
-    assert weights == before if tuned else weights["rare"] / weights["common"] < 3
+    rows = np.delete(np.arange(4500, 6000), common)
+    return X[rows], Y[rows]
+
+
+def test_refresh_keeps_the_weights_of_the_fit() -> None:
+    net = tune(balanced())
+    before = net.history.class_weights
+    assert net.refresh(more_rare_rows(), progress=False).history.class_weights == before
+
+
+def test_refresh_after_a_fit_without_weights_has_none() -> None:
+    net = tune(balanced(), class_weight=None)
+    assert net.refresh(more_rare_rows(), progress=False).history.class_weights is None
+
+
+def test_the_first_refresh_takes_the_weights_of_old_rows() -> None:
+    old, net = (X[VALID], Y[VALID]), windtunnel.translate(balanced())
+    weights = net.refresh(more_rare_rows(), replay=old, progress=False).history.class_weights
+    assert 3 < weights["rare"] / weights["common"] < 6
+
+
+def test_validation_rows_that_do_not_tell_leave_it_to_the_training_rows() -> None:
+    target = np.where(X[:, 3] > 2, "none", Y)  # a class of 2 % of the rows, which no feature of the source tells
+    forest = RandomForestClassifier(20, max_depth=2, max_features=1, class_weight="balanced", random_state=0)
+    source = forest.fit(X[TRAIN], target[TRAIN])
+    few = np.flatnonzero(target[VALID] != "none")[:60] + 3000
+    net = windtunnel.translate(source)
+    net.fit((X[TRAIN], target[TRAIN]), (X[few], target[few]), progress=False)
+    assert net.history.class_weights["none"] > 3 * net.history.class_weights["common"]
+
+
+@pytest.mark.parametrize(
+    "probabilities",
+    [
+        [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 1.0, 0.0]],  # no row may be of another class
+        [[0.5, 0.5, 0.0], [0.0, 1.0, 0.0], [0.0, 1.0, 0.0]],  # no row of class 1 may be of class 0
+        [[1.0, 0.0, 0.0], [0.0, 0.0, 1.0], [0.0, 0.0, 1.0]],
+    ],
+)
+def test_rows_that_tell_no_weights(probabilities: Any) -> None:
+    targets = Targets(torch.tensor([0, 1, 1]))
+    assert balancing_weights(torch.tensor(probabilities, dtype=torch.float64), targets) is None
 
 
 def test_a_source_without_probabilities_causes_a_warning() -> None:
     net = windtunnel.translate(LinearSVC(class_weight="balanced").fit(X[TRAIN], Y[TRAIN]))
-    with pytest.warns(UserWarning, match="the source has class_weight, and fit weighs the classes alike, as"):
+    with pytest.warns(UserWarning, match="the source has class_weight, and the classes are weighed alike, as"):
         net.fit((X[TRAIN], Y[TRAIN]), (X[VALID], Y[VALID]), progress=False)
     assert net.history.class_weights is None
+
+
+@pytest.mark.filterwarnings("error")
+def test_no_warning_where_the_rows_have_weights() -> None:
+    source = LinearSVC(class_weight="balanced").fit(X[TRAIN], Y[TRAIN])
+    train, valid = ((X[part], Y[part], np.where(Y[part] == "rare", 5.0, 1.0)) for part in (TRAIN, VALID))
+    windtunnel.translate(source).fit(train, valid, progress=False)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from windtunnel.errors import join_some, warn_caller
@@ -18,33 +20,54 @@ CALIBRATED_LINKS = ("sigmoid", "softmax")
 def source_class_weights(net: TranslatedPipeline, train: object, valid: object) -> Tensor | None:
     """The weights of the classes, float64 ``[K]``, with which the rows are as frequent as the source predicts.
 
-    None for a source without class weights, with a warning where they cannot be found out. They follow from the
+    None for a source without class weights, and, with a warning, where they cannot be found out. They follow from the
     training rows; if the source is a forest or the like, whose members do not fit all of these, from the validation
-    rows, unless there are out-of-fold scores. ``train`` and ``valid`` are the loaders of a fit.
+    rows if these tell, unless there are out-of-fold scores. ``train`` and ``valid`` are the loaders of a fit.
     """
-    if not net.records.class_weights or not _has_probabilities(net, "fit"):
+    if not _has_class_weights(net):
+        return None
+    if not _has_probabilities(net):
+        _warn(net, train, "the source has several targets, or predicts no probabilities of classes")
         return None
     if not (isinstance(train, EncodedRows) and isinstance(valid, EncodedRows)):
-        _warn(net, "fit", "these rows are not in memory")
+        _warn(net, train, "these rows are not in memory")
         return None
-    fits_all = net.head.link in CALIBRATED_LINKS or train.scores is not None
-    return balancing_weights(*_predicted(net, train if fits_all else valid))
+    of_valid = net.head.link not in CALIBRATED_LINKS and train.scores is None and _has_classes_of(valid, train)
+    for rows in (valid, train) if of_valid else (train,):
+        if (weights := balancing_weights(*_predicted(net, rows))) is not None:
+            return weights
+    _warn(net, train, "a class has no probability in the rows of the others")
+    return None
 
 
-def refresh_class_weights(net: TranslatedPipeline, new: LabelledRows) -> Tensor | None:
-    """The weights of the classes of a refresh: those of the fit before, else those that follow from the new rows."""
-    if not net.records.class_weights or not _has_probabilities(net, "refresh"):
+def refresh_class_weights(net: TranslatedPipeline, rows: LabelledRows) -> Tensor | None:
+    """The weights of the classes of a refresh: those of the fit before, if any; else those that follow from rows.
+
+    These are old ones, if the refresh has some: classes may be more frequent in new ones.
+    """
+    if not _has_class_weights(net):
         return None
-    if net.history is not None and net.history.class_weights is not None:
-        return torch.tensor([*net.history.class_weights.values()], dtype=torch.float64)
-    return balancing_weights(torch.as_tensor(net.predict_proba(new.rows)), new.targets)
+    if net.history is not None:
+        weights = net.history.class_weights
+        return None if weights is None else torch.tensor([*weights.values()], dtype=torch.float64)
+    if not _has_probabilities(net):
+        _warn(net, rows, "the source has several targets, or predicts no probabilities of classes")
+        return None
+    return balancing_weights(torch.as_tensor(net.predict_proba(rows.rows)), rows.targets)
 
 
-def _has_probabilities(net: TranslatedPipeline, method: str) -> bool:
-    if net.head.has_several_targets or "predict_proba" not in net.head.methods:
-        _warn(net, method, "the source has several targets, or predicts no probabilities of classes")
-        return False
-    return True
+def _has_classes_of(rows: EncodedRows, others: EncodedRows) -> bool:
+    """Whether rows have every class that others have."""
+    assert rows.target is not None and others.target is not None
+    return bool(torch.isin(others.target, rows.target).all())
+
+
+def _has_class_weights(net: TranslatedPipeline) -> bool:
+    return net.head.classes is not None and bool(net.records.class_weights)
+
+
+def _has_probabilities(net: TranslatedPipeline) -> bool:
+    return not net.head.has_several_targets and "predict_proba" in net.head.methods
 
 
 def _predicted(net: TranslatedPipeline, rows: EncodedRows) -> tuple[Tensor, Targets]:
@@ -56,13 +79,14 @@ def _predicted(net: TranslatedPipeline, rows: EncodedRows) -> tuple[Tensor, Targ
     return torch.as_tensor(net.predict_proba(labelled.rows)), labelled.targets
 
 
-def balancing_weights(probabilities: Tensor, targets: Targets) -> Tensor:
+def balancing_weights(probabilities: Tensor, targets: Targets) -> Tensor | None:
     """The weights of K classes, float64 ``[K]``, with which classes are as frequent as they are predicted.
 
     Over rows with these weights, the sum of ``p[:, k]`` is that of ``target == k``, for every class k. So the weights
     of all rows of each class are the stationary distribution of P, where ``P[k, c]`` is the mean of ``p[:, k]`` over
     the rows of class c. The mean weight of a row is 1. Weights that rows have already are multiplied by those of their
-    class. A class without rows has weight 1.
+    class. A class without rows has weight 1. None where rows do not tell, as a class has no probability in the rows of
+    the others.
 
     Parameters
     ----------
@@ -71,21 +95,39 @@ def balancing_weights(probabilities: Tensor, targets: Targets) -> Tensor:
     targets : Targets
         Positions of classes, int64 ``[N]``, and maybe row weights ``[N]``.
     """
-    count, target = probabilities.shape[1], targets.target.cpu()
-    weight = torch.ones(len(target)) if targets.weight is None else targets.weight.cpu()
-    of_class = torch.nn.functional.one_hot(target, count).double() * weight.double()[:, None]
-    present = of_class.sum(dim=0) > 0
-    totals = of_class.sum(dim=0)[present]
-    means = (probabilities.double().cpu().T @ of_class)[present][:, present]
-    means = means / means.sum(dim=0)
-    size = len(totals)
-    equations = torch.cat([means - torch.eye(size, dtype=torch.float64), torch.ones(1, size, dtype=torch.float64)])
-    right = torch.zeros(size + 1, 1, dtype=torch.float64)
-    right[-1] = totals.sum()
-    solution = torch.linalg.lstsq(equations, right).solution[:, 0]
-    weights = torch.ones(count, dtype=torch.float64)
-    weights[present] = solution.clamp_min(0) / totals
+    shares, target = probabilities.cpu().double().numpy(), targets.target.cpu().numpy()
+    weight = np.ones(len(target)) if targets.weight is None else targets.weight.cpu().double().numpy()
+    classes = np.flatnonzero(np.bincount(target, weight, shares.shape[1]) > 0)
+    totals = np.bincount(target, weight)[classes]
+    # Of each class, the sums of the probabilities of all classes over its rows.
+    sums = np.stack([(shares[target == at] * weight[target == at, None]).sum(axis=0)[classes] for at in classes])
+    if not (sums.sum(axis=1) > 0).all():
+        return None
+    stationary = _stationary_distribution(sums / sums.sum(axis=1, keepdims=True))
+    if stationary is None:
+        return None
+    weights = torch.ones(shares.shape[1], dtype=torch.float64)
+    weights[torch.from_numpy(classes)] = torch.from_numpy(stationary * totals.sum() / totals)
     return weights
+
+
+def _stationary_distribution(transitions: NDArray[np.float64]) -> NDArray[np.float64] | None:
+    """The distribution that a stochastic matrix with rows of sum 1 does not change; None if there are several.
+
+    States are eliminated one by one without subtractions (Grassmann, Taksar and Heyman, Operations Research 1985), so
+    that the same rows give the same bits.
+    """
+    rates = transitions.copy()
+    for state in range(len(rates) - 1, 0, -1):
+        leaving = rates[state, :state].sum()
+        if leaving <= 0:
+            return None
+        rates[:state, state] /= leaving
+        rates[:state, :state] += rates[:state, state, None] * rates[state, :state]
+    visits = np.ones(len(rates))
+    for state in range(1, len(rates)):
+        visits[state] = (visits[:state] * rates[:state, state]).sum()
+    return visits / visits.sum() if (visits > 0).all() else None
 
 
 def named_weights(net: TranslatedPipeline, weights: Tensor | None) -> dict[str, float] | None:
@@ -93,9 +135,12 @@ def named_weights(net: TranslatedPipeline, weights: Tensor | None) -> dict[str, 
     return None if weights is None else dict(zip(map(str, net.head.labels_in_order), weights.tolist(), strict=True))
 
 
-def _warn(net: TranslatedPipeline, method: str, reason: str) -> None:
-    warn_caller(
-        f"the source has {join_some(net.records.class_weights)}, and {method} weighs the classes alike, as {reason}: "
-        "scores move to the frequencies of the classes, and labels with them. Give the rows the weights of the source, "
-        f"such as {method}((X, y, compute_sample_weight('balanced', y)))."
-    )
+def _warn(net: TranslatedPipeline, rows: object, reason: str) -> None:
+    """Warn that the classes are weighed alike, unless the rows have weights."""
+    weight = rows.targets.weight if isinstance(rows, LabelledRows) else getattr(rows, "weight", None)
+    if weight is None or bool((weight == 1).all()):
+        warn_caller(
+            f"the source has {join_some(net.records.class_weights)}, and the classes are weighed alike, as {reason}: "
+            "scores move to the frequencies of the classes, and labels with them. Give the rows the weights of the "
+            "source, such as (X, y, compute_sample_weight('balanced', y))."
+        )

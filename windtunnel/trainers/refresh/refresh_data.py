@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from windtunnel.encode.rows import count_rows, dimensions
 from windtunnel.encode.rows_with_targets import is_loader, rows_with_targets
 from windtunnel.errors import BadInput
 from windtunnel.program.translated import TranslatedPipeline
+from windtunnel.trainers.data.class_weights import refresh_class_weights
 from windtunnel.trainers.data.encoding import check_weights, encode
 from windtunnel.trainers.data.hold_out import can_hold_out, hold_out_mask, why_not_held_out
 from windtunnel.trainers.data.labelled_rows import LabelledRows, Targets
@@ -38,6 +39,7 @@ class RefreshData:
     old: Tensor  # old rows to fit again
     held_out_old: Tensor  # old rows whose loss must not be higher
     all_new: Tensor  # new rows, those that are held out too
+    class_weights: Tensor | None  # ``[K]``, which ``weight`` is multiplied by
 
     @classmethod
     def of(cls, net: TranslatedPipeline, new: Any, valid: Any, replay: Any, seed: int) -> RefreshData:
@@ -50,15 +52,15 @@ class RefreshData:
         target, weight = map(torch.cat, zip(*(part.targets for part in parts), strict=True))
         at = torch.arange(len(target))
         is_new, is_old = at < len(parts[0]), at >= len(target) - (0 if replay is None else len(parts[-1]))
+        known = LabelledRows(rows, Targets(target, weight)).take(is_old if is_old.any() else is_new)
+        class_weights = refresh_class_weights(net, known)
+        if class_weights is not None:
+            weight = weight * class_weights.to(weight.dtype)[target]
         for part in (is_new | is_old, ~(is_new | is_old)):  # a common factor of weights changes nothing
             weight[part] /= weight[part & (weight > 0)].mean()
         tested = ~(is_new | is_old) if valid is not None else _hold_out(is_new, target, weight, seed)
         held_out = _hold_out(is_old, target, weight, seed) if is_old.any() else is_old
-        return cls(rows, target, weight, is_new & ~tested, tested, is_old & ~held_out, held_out, is_new)
-
-    def with_class_weights(self, weights: Tensor) -> RefreshData:
-        """The same rows, their weights multiplied by those of their classes, ``[K]``."""
-        return replace(self, weight=self.weight * weights.to(self.weight.dtype)[self.target])
+        return cls(rows, target, weight, is_new & ~tested, tested, is_old & ~held_out, held_out, is_new, class_weights)
 
     def take(self, mask: Tensor) -> LabelledRows:
         """Rows, targets and weights where ``mask``."""

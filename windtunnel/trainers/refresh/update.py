@@ -22,7 +22,7 @@ from windtunnel.program.records.training_profile import TrainingProfile
 from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.progress import Phase
 from windtunnel.trainers.calibration import calibration, reliability
-from windtunnel.trainers.data.class_weights import named_weights, refresh_class_weights
+from windtunnel.trainers.data.class_weights import named_weights
 from windtunnel.trainers.data.labelled_rows import Targets
 from windtunnel.trainers.loop.evaluation import Evaluation, Evaluator, check_initial_value
 from windtunnel.trainers.recipe import Recipe
@@ -96,9 +96,6 @@ def update(
     validated_on = "held-out rows" if inputs["valid"] is None else "validation rows"
     trial = _trial(net, parts["new"])
     data = RefreshData.of(trial, parts["new"], parts["valid"], parts["replay"], seed)
-    class_weights = refresh_class_weights(trial, data.take(data.all_new))
-    if class_weights is not None:
-        data = data.with_class_weights(class_weights)
     extend_residual(trial, data.rows.numbers[data.new], _unit_of_target(trial, data))
     values = MovableValues.of(trial, data.rows)
     scoring = RefreshScoring(data, Evaluator.of_scores(Recipe(loss=loss), trial.head, trial.program))
@@ -134,7 +131,7 @@ def update(
         candidates=_candidates(before, attempts, kept, tested_rows),
         validation_rows=tested_rows,
         loss_name=loss_text(loss, trial.head),
-        class_weights=named_weights(trial, class_weights),
+        class_weights=named_weights(trial, data.class_weights),
         terms=terms,
         calibration=calibrated,
         refresh=details,
