@@ -141,10 +141,10 @@ class Explanation:
     def _repr_html_(self) -> str:
         """For notebooks: the terms with the largest contributions."""
         top = self._top()
-        largest = max((value for _, value in top), default=0.0) or 1.0
+        largest = max((abs(value) for _, value in top), default=0.0) or 1.0
         rows = "".join(
             f"<tr><td>{escape(name)}</td><td>{value:.4f}</td>"
-            f'<td><span class="bar" style="width: {12 * value / largest:.2f}em"></span></td></tr>'
+            f'<td><span class="bar" style="width: {12 * abs(value) / largest:.2f}em"></span></td></tr>'
             for name, value in top
         )
         return (
@@ -163,11 +163,18 @@ class Explanation:
             error = f"; standard error up to {self.standard_error.max(initial=0):.2g}"
         return (
             f"Explanation of {len(self.values):,} rows by {count} ({self.method}{error}). "
-            f"Mean absolute contribution ({self.unit}){shown}:"
+            f"{'Contribution' if self._is_of_one_score else 'Mean absolute contribution'} ({self.unit}){shown}:"
         )
 
+    @property
+    def _is_of_one_score(self) -> bool:
+        return len(self.values) == 1 and len(self.outputs) == 1
+
     def _top(self) -> list[tuple[str, float]]:
-        return [(str(name), float(value)) for name, value in self.importance().head(SHOWN_TERMS).items()]
+        """The strongest terms: with their sign if one score is explained, else with means of absolute contributions."""
+        values = self.values[0, :, 0] if self._is_of_one_score else np.abs(self.values).mean(axis=(0, 2))
+        order = np.argsort(-np.abs(values), kind="stable")[:SHOWN_TERMS]
+        return [(self.names[at], float(values[at])) for at in order.tolist()]
 
 
 def _text(value: Any) -> str:
