@@ -90,9 +90,11 @@ def crossfit(
         The options of fine-tuning.
     seed : int
         Seed of the folds, and of fine-tuning unless the recipe has one.
-    **options
-        Other arguments of ``Translation.fit``, such as ``progress`` or ``log_dir``. Checkpoints and a Trainer are
-        for the members' residual model; that of the fitted pipeline is trained for as many epochs as the Trainer's.
+    accelerator, devices, precision, callbacks, logger, log_dir, progress
+        Those of ``Translation.fit``.
+    resume_from, checkpoint_dir, checkpoint_every, trainer
+        Those of ``Translation.fit``, for the members' residual model; that of a fitted ``pipeline`` is trained for as
+        many epochs as the Trainer's.
 
     Returns
     -------

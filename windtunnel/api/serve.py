@@ -74,9 +74,14 @@ def serve(
         TCP port to listen on.
     workers : int
         Processes that share the port.
-    **limits
-        ``max_batch``, ``max_wait_ms`` and ``max_queue`` as for ``Server``; ``max_rows`` of a request; ``max_bytes`` of
-        a body; ``max_connections`` of each process; ``timeout`` of a request in seconds.
+    max_batch, max_wait_ms, max_queue
+        Those of ``Server``.
+    max_rows, max_bytes : int
+        Largest number of rows of a request, and of bytes of its body.
+    max_connections : int
+        Largest number of connections of each process; further ones get status 503.
+    timeout : float
+        Seconds within which a body must arrive and its response must be ready.
     """
     check_installed("serve", "serve", *SERVER_PACKAGES)
     import uvicorn
