@@ -439,6 +439,19 @@ class TranslatedPipeline(ScoringPipeline):
         probabilities = self.run_in_slices(partial(self.program.output, "predict_proba"), self.encoder.zeros(1))
         return base if probabilities.shape[1] == len(self.head.labels_in_order) else None
 
+    def why_no_residual_model(self) -> str:
+        """Why no residual model may be added; empty where one may."""
+        columns = len(self.encoder.numbers) + len(self.encoder.categories)
+        if columns > MOST_RESIDUAL_COLUMNS:
+            return f"it reads {columns:,} columns, more than {MOST_RESIDUAL_COLUMNS:,}"
+        if self.program.needs_all_rows():
+            return "the score of a row depends on the other rows"
+        if self.head.has_several_targets:
+            return "it has several targets"
+        if self.residual_base() is None:
+            return "it reads no columns, or its outputs follow neither from raw scores nor from probabilities"
+        return ""
+
     def takes_residual_model(self) -> bool:
         """Whether a residual model may be added."""
         return self.residual_base() is not None

@@ -38,12 +38,7 @@ from windtunnel.trainers.residual.boosted.boosted_candidate import add_boosted
 from windtunnel.trainers.residual.candidates import Candidate, residual_candidates
 from windtunnel.trainers.residual.installation import PipelineState
 from windtunnel.trainers.residual.residual_training import train_residual
-from windtunnel.trainers.residual.setup import (
-    IMPOSSIBLE,
-    NoResidual,
-    prepare_residual,
-    residual_base_for_loss,
-)
+from windtunnel.trainers.residual.setup import NoResidual, prepare_residual, why_impossible
 
 UNBOOSTED = "the translation holds the best model without a boosted residual, whose training ended here"
 
@@ -121,7 +116,7 @@ def _train_by_recipe(run: FitRun) -> TrainedCandidates:
     trained = _train_residual(run)
     if isinstance(trained, NoResidual):
         untrained = trained.possible or are_members
-        return _without_training(run, trained.reason) if untrained else _train_translation_instead(run)
+        return _without_training(run, trained.reason) if untrained else _train_translation_instead(run, trained.reason)
     return trained
 
 
@@ -194,10 +189,10 @@ def _train_tested_translation(run: FitRun) -> TrainedCandidates:
     return TrainedCandidates(trained.metric, trained.training, candidates, trained.initial)
 
 
-def _train_translation_instead(run: FitRun) -> TrainedCandidates:
+def _train_translation_instead(run: FitRun, reason: str) -> TrainedCandidates:
     """Train and test the translation itself, which takes no residual model; the candidates say so."""
     trained = _train_tested_translation(run)
-    return replace(trained, candidates=[*trained.candidates, Candidate("residual model", None, rejected=IMPOSSIBLE)])
+    return replace(trained, candidates=[*trained.candidates, Candidate("residual model", None, rejected=reason)])
 
 
 def _with_test(run: FitRun, source: PipelineState, trained: TrainedTranslation) -> Candidate | None:
@@ -215,8 +210,8 @@ def _train_both(run: FitRun) -> TrainedCandidates:
     The epochs are those of the translation; callbacks, loggers and checkpoints see its training alone.
     """
     net, residual_recipe = run.net, run.recipe.residual_recipe()
-    if residual_base_for_loss(net, residual_recipe) is None:
-        return _train_translation_instead(run)
+    if reason := why_impossible(net, residual_recipe):
+        return _train_translation_instead(run, reason)
     announce(f"fit: a residual model on top of the source pipeline, then {JOINT}, then a residual model on top of that")
     source = PipelineState.source(net)
     residual_run = replace(

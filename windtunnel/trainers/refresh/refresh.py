@@ -106,8 +106,5 @@ def _check(net: TranslatedPipeline, anchor: float | None, seed: int) -> None:
         raise InvalidOption(f"anchor={anchor!r}; give a finite number of rows above 0, or None to choose it")
     if not is_whole_number(seed, 0):
         raise InvalidOption(f"seed={seed!r}; give a whole number from 0")
-    if not net.takes_residual_model():
-        raise BadInput(
-            "this translation cannot be refreshed: it has several targets, more than 1,000 columns, rows that depend "
-            "on each other, or outputs that follow neither from raw scores nor from probabilities. Fit the source again"
-        )
+    if reason := net.why_no_residual_model():
+        raise BadInput(f"this translation cannot be refreshed: {reason}. Fit the source again.")

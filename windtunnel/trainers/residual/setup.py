@@ -56,13 +56,6 @@ class ResidualSetup:
         return Loaders(train, self.initial.validation_batches(self.valid))
 
 
-IMPOSSIBLE = (
-    "one of these rules it out: several targets, more than 1,000 columns, rows that depend on each other, the loss, "
-    "outputs that follow neither from raw scores nor from probabilities"
-)
-"""The reasons why a translation takes no residual model; see ``residual_base_for_loss``."""
-
-
 @dataclass(frozen=True)
 class NoResidual:
     """Why no residual model can be trained."""
@@ -82,6 +75,14 @@ def residual_base_for_loss(net: TranslatedPipeline, recipe: Recipe) -> ResidualB
     return None if of_log_probabilities and of_source_scores else base
 
 
+def why_impossible(net: TranslatedPipeline, recipe: Recipe) -> str:
+    """Why ``residual_base_for_loss`` gives None; empty where it does not."""
+    if residual_base_for_loss(net, recipe) is not None:
+        return ""
+    reason = net.why_no_residual_model()
+    return f"the translation takes none: {reason or 'the loss is of scores that its probabilities do not follow from'}"
+
+
 def prepare_residual(net: TranslatedPipeline, data: DataModule, recipe: Recipe) -> ResidualSetup | NoResidual:
     """Fit tree-block weights and interactions.
 
@@ -89,7 +90,7 @@ def prepare_residual(net: TranslatedPipeline, data: DataModule, recipe: Recipe) 
     """
     base = residual_base_for_loss(net, recipe)
     if base is None:
-        return NoResidual(IMPOSSIBLE, possible=False)
+        return NoResidual(why_impossible(net, recipe), possible=False)
     if data.validates_on_training_rows:
         return NoResidual("without validation rows no residual model can be tested")
     generator = torch.Generator().manual_seed(recipe.seed)
