@@ -2,7 +2,11 @@
 
 # No postponed annotations here: torch.jit.script reads the class-level ones and takes no strings.
 
+import os
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -228,3 +232,12 @@ def test_what_is_registered_is_in_the_table() -> None:
     register(read_squash, trainable="center, width", notes="ours")
     (entry,) = (entry for entry in windtunnel.supported() if entry.estimator is Squash)
     assert (entry.name, entry.library, entry.trainable, entry.notes) == ("Squash", __name__, "center, width", "ours")
+
+
+def test_a_library_that_cannot_be_imported_is_left_out(tmp_path: Path) -> None:
+    (tmp_path / "imblearn.py").write_text("raise ImportError('older than scikit-learn')")
+    code = "import windtunnel; print({each.library for each in windtunnel.supported()})"
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    assert "xgboost" in done.stdout and "imblearn" not in done.stdout
+    assert "estimators of imblearn are not translated: older than scikit-learn" in done.stderr
