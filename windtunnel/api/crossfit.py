@@ -223,11 +223,14 @@ def _fit_pipeline_and_select(
 def _validation_losses(
     members: Translation, source: Translation, recipe: Recipe, valid: Any
 ) -> tuple[GroupLosses, GroupLosses]:
-    """The losses of the members and of the source, by groups of validation rows."""
+    """The losses of the members and of the source, by groups of validation rows, with the members' class weights."""
     loss, score = _comparable_loss(members, source, recipe)
+    class_weights = None if members.history is None else members.history.class_weights
 
     def losses(net: Translation) -> GroupLosses:
         rows = loader(net, *valid, shuffle=False, training=False)
+        if class_weights is not None:
+            rows = rows.with_class_weights(torch.tensor([*class_weights.values()]))
         assert rows.target is not None
         return group_losses(loss, score(net, net.scores(valid[0])), Targets(rows.target, rows.weight))
 

@@ -85,6 +85,7 @@ def test_without_them_probabilities_move_to_the_frequencies_of_the_rows() -> Non
     assert net.predict_proba(X[TEST])[:, 1].mean() < 1.3 * (Y[TEST] == "rare").mean()
 
 
+@pytest.mark.filterwarnings("ignore:on the validation rows the members")
 def test_crossfit_and_a_loaded_translation_weigh_them_too(tmp_path: Any) -> None:
     windtunnel.translate(balanced()).save(tmp_path / "model.windtunnel")
     loaded = windtunnel.load(tmp_path / "model.windtunnel")
@@ -93,6 +94,9 @@ def test_crossfit_and_a_loaded_translation_weigh_them_too(tmp_path: Any) -> None
     crossed = windtunnel.crossfit(balanced(), X[TRAIN], Y[TRAIN], folds=2, progress=False)
     weights = crossed.history.class_weights
     assert 3 < weights["rare"] / weights["common"] < 6
+    valid = (X[VALID], Y[VALID])
+    crossed = windtunnel.crossfit(balanced(), X[TRAIN], Y[TRAIN], folds=2, valid=valid, progress=False)
+    assert crossed.predict_proba(X[TEST])[:, 1].mean() > 2 * (Y[TEST] == "rare").mean()
 
 
 def more_rare_rows() -> Any:
