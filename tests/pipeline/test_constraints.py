@@ -131,6 +131,7 @@ def test_the_recipe_of_a_classifier_of_ours_weighs_nothing() -> None:
         xgb.XGBClassifier(n_estimators=3, scale_pos_weight=1),
         CalibratedClassifierCV(LogisticRegression(class_weight="balanced"), cv=2),
         CalibratedClassifierCV(imblearn_pipeline(RandomOverSampler(random_state=0), LogisticRegression()), cv=2),
+        GridSearchCV(CalibratedClassifierCV(LogisticRegression(class_weight="balanced"), cv=2), {"cv": [2]}, cv=2),
         StackingClassifier([("a", LogisticRegression(class_weight="balanced"))], cv=2),
         make_pipeline(SelectFromModel(LogisticRegression(class_weight="balanced")), LogisticRegression()),
         LogisticRegression(class_weight={0: 2, 1: 2}),

@@ -11,9 +11,11 @@ from catboost import CatBoostClassifier, CatBoostRegressor
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.compose import TransformedTargetRegressor
 from sklearn.ensemble import BaggingRegressor, StackingClassifier, VotingClassifier, VotingRegressor
+from sklearn.feature_selection import RFE
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import FixedThresholdClassifier, GridSearchCV
 from sklearn.multiclass import OneVsRestClassifier
+from sklearn.pipeline import make_pipeline
 
 import windtunnel
 from windtunnel import NotFitted
@@ -56,6 +58,10 @@ def test_columns_go_by_name(name: str, make: Any) -> None:
 def test_models_of_arrays_go_by_position() -> None:
     source = TransformedTargetRegressor(CatBoostRegressor(**QUICK)).fit(X.to_numpy(), VALUE)
     assert windtunnel.compile(source).encoder.names is None
+    selected = make_pipeline(RFE(classifier(), n_features_to_select=2), LogisticRegression()).fit(X.to_numpy(), LABEL)
+    np.testing.assert_allclose(
+        windtunnel.compile(selected).predict_proba(X.to_numpy()), selected.predict_proba(X.to_numpy()), atol=1e-9
+    )
     source = BaggingRegressor(CatBoostRegressor(**QUICK), n_estimators=2, max_features=2).fit(X, VALUE)
     np.testing.assert_allclose(windtunnel.compile(source).predict(X), source.predict(X), atol=1e-9)
 

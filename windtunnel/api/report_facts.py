@@ -37,7 +37,7 @@ def _run_facts(net: TranslatedPipeline) -> Facts:
     facts = []
     for host in net.hosts:
         reason = host.reason.removeprefix(f"step {host.name!r}: ")
-        before = f" {join_some(host.steps_before)} stay there with it." if host.steps_before else ""
+        before = f" Before it, on the host too: {join_some(host.steps_before)}." if host.steps_before else ""
         why = reason.removesuffix(".")
         text = f"{host.name}: {why}.{before} The gradient ends there: nothing before it is trained."
         facts.append(("on the host", text))

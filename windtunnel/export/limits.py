@@ -99,7 +99,8 @@ def _raw_names(net: TranslatedPipeline) -> list[str]:
 
 def _host_steps(net: TranslatedPipeline) -> list[str]:
     """The steps on the host, with those before them."""
-    return [text for host in net.hosts for text in (*map(repr, host.steps_before), f"{host.name!r} ({host.estimator})")]
+    named = [(*map(repr, host.steps_before), f"{host.name!r} ({host.estimator})") for host in net.hosts]
+    return [*dict.fromkeys(text for names in named for text in names)]
 
 
 def _not_unicode(net: TranslatedPipeline) -> list[str]:

@@ -51,7 +51,7 @@ def class_weights(pipeline: Any) -> list[str]:
     Weights, or samplers. Those inside of a transformer, of a calibration, or of the members of a stack do not count:
     probabilities do not depend on them, or what follows them undoes the weights.
     """
-    parameters = {"": pipeline} | _parameters(pipeline)
+    parameters = {"": _unwrapped(pipeline)} | _parameters(pipeline)
     parameters |= _weights_of_boosters(parameters)
     owners = {f"{name}__".lstrip("_"): value for name, value in parameters.items() if hasattr(value, "get_params")}
     undone = [
@@ -75,21 +75,25 @@ def class_weights(pipeline: Any) -> list[str]:
 
 def _parameters(pipeline: Any) -> dict[str, Any]:
     """The parameters of an estimator and of those inside, of searches those of the best, frozen ones among them."""
-    pipeline = getattr(pipeline, "best_estimator_", pipeline)
-    if isinstance(pipeline, FrozenEstimator):
-        pipeline = pipeline.estimator
+    pipeline = _unwrapped(pipeline)
     parameters = pipeline.get_params() if hasattr(pipeline, "get_params") else getattr(pipeline, "params", {})
     if not isinstance(parameters, dict):
         return {}
-    inside = {
-        name: value.estimator if isinstance(value, FrozenEstimator) else value
-        for name, value in parameters.items()
-        if isinstance(value, FrozenEstimator) or hasattr(value, "best_estimator_")
-    }
-    for path, estimator in inside.items():
+    wrapped = {name: _unwrapped(value) for name, value in parameters.items() if _unwrapped(value) is not value}
+    for path, estimator in wrapped.items():
         found = {"": estimator} | _parameters(estimator)
         parameters = parameters | {f"{path}__estimator__{name}".rstrip("_"): value for name, value in found.items()}
     return parameters
+
+
+def _unwrapped(estimator: Any) -> Any:
+    """The best estimator of a search, and the one inside of a ``FrozenEstimator``."""
+    while True:
+        inner = getattr(estimator, "best_estimator_", estimator)
+        inner = inner.estimator if isinstance(inner, FrozenEstimator) else inner
+        if inner is estimator:
+            return inner
+        estimator = inner
 
 
 def _weights_of_boosters(parameters: dict[str, Any]) -> dict[str, Any]:

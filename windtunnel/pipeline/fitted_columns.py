@@ -48,7 +48,8 @@ def _catboost_in(first: Any) -> Any:
     """A fitted CatBoost model, also inside of estimators of scikit-learn, which leave names of columns to it."""
     if hasattr(first, "tree_count_"):
         return first if first.is_fitted() else None
-    if not type(first).__module__.startswith("sklearn.") or hasattr(first, "feature_names_in_"):
+    selects = hasattr(first, "ranking_")  # RFE and RFECV fit the model that they hold on some of the columns
+    if not type(first).__module__.startswith("sklearn.") or hasattr(first, "feature_names_in_") or selects:
         return None
     inner = first
     for attribute in MEMBERS:

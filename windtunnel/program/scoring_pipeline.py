@@ -36,9 +36,9 @@ from windtunnel.program.row_slices import (
 REJECTED_VALUES = (
     (math.nan, torch.isnan),
     (math.inf, torch.isinf),
-    (1e39, lambda numbers: torch.isfinite(numbers) & (numbers.abs() >= BEYOND_FLOAT32)),
+    (1e39, lambda column: torch.isfinite(column) & (column.abs() >= BEYOND_FLOAT32)),
 )
-"""A number of each kind that a step may reject, and where numbers are of this kind."""
+"""A number of each kind that a step may reject, and where a column has this kind."""
 PROBES_AT_ONCE = 64
 """Made-up rows that are scored at once to find the columns of numbers that a step rejects."""
 SHOWN_COLUMNS = 12
@@ -383,7 +383,8 @@ class ScoringPipeline(nn.Module):
         probes = [
             (column, value)
             for value, holds in REJECTED_VALUES
-            for column in holds(numbers).any(dim=0).nonzero()[:, 0].tolist()
+            for column in range(numbers.shape[1])
+            if holds(numbers[:, column]).any()
         ]
         at_once = 1 if self.facts().needs_all_rows else PROBES_AT_ONCE
         rejected = set[int]()

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
+from windtunnel.progress import announce
+
 Value = TypeVar("Value")
 
 
@@ -16,5 +18,6 @@ def despite_interrupt(compare: Callable[[], Value]) -> tuple[Value, KeyboardInte
     try:
         return compare(), None
     except KeyboardInterrupt as interrupt:
-        interrupt.add_note("what was trained is compared and installed; a second interrupt gives it up")
+        announce("interrupted: comparing what was trained; a second interrupt gives it up")
+        interrupt.add_note("what was trained so far was compared and installed")
         return compare(), interrupt

@@ -106,6 +106,14 @@ def more_rare_rows() -> Any:
     return X[rows], Y[rows]
 
 
+def test_a_second_fit_keeps_the_weights_of_the_first() -> None:
+    forest = RandomForestClassifier(30, max_depth=5, class_weight="balanced", random_state=0)
+    net = tune(forest.fit(X[TRAIN], Y[TRAIN]))
+    before = net.history.class_weights
+    net.fit((X[TRAIN], Y[TRAIN]), (X[VALID], Y[VALID]), progress=False)
+    assert net.history.class_weights == before
+
+
 def test_refresh_keeps_the_weights_of_the_fit() -> None:
     net = tune(balanced())
     before = net.history.class_weights

@@ -8,24 +8,29 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from windtunnel.errors import join_some, warn_caller
+from windtunnel.program.records.history import History
 from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.trainers.data.encoded_rows import EncodedRows, LazilyEncodedRows
 from windtunnel.trainers.data.labelled_rows import LabelledRows, Targets
 
 MAX_ROWS_OF_ESTIMATE = 200_000
+UNTOLD = "a class has no probability in the rows of the others"
 CALIBRATED_LINKS = ("sigmoid", "softmax")
 """Links of boosters and linear models: these predict the weighted frequencies of their own training rows."""
 
 
 def source_class_weights(net: TranslatedPipeline, train: object, valid: object) -> Tensor | None:
-    """The weights of the classes, float64 ``[K]``, with which the rows are as frequent as the source predicts.
+    """The weights, float64 ``[K]``, with which the classes are as frequent as the source predicts.
 
-    None for a source without class weights, and, with a warning, where they cannot be found out. They follow from the
-    training rows; if the source is a forest or the like, whose members do not fit all of these, from the validation
-    rows if these tell, unless there are out-of-fold scores. ``train`` and ``valid`` are the loaders of a fit.
+    None for a source without class weights, and, with a warning, where they cannot be found out. They are those of the
+    fit before, if any. Else they follow from the training rows; if the source is a forest or the like, whose members
+    do not fit all of these, from the validation rows if these tell, unless there are out-of-fold scores. ``train`` and
+    ``valid`` are the loaders of a fit.
     """
     if not _has_class_weights(net):
         return None
+    if net.history is not None and net.history.class_weights is not None:
+        return _weights_of(net.history)
     if not _has_probabilities(net):
         _warn(net, train, "the source has several targets, or predicts no probabilities of classes")
         return None
@@ -36,7 +41,7 @@ def source_class_weights(net: TranslatedPipeline, train: object, valid: object) 
     for rows in (valid, train) if of_valid else (train,):
         if (weights := balancing_weights(*_predicted(net, rows))) is not None:
             return weights
-    _warn(net, train, "a class has no probability in the rows of the others")
+    _warn(net, train, UNTOLD)
     return None
 
 
@@ -48,12 +53,19 @@ def refresh_class_weights(net: TranslatedPipeline, rows: LabelledRows) -> Tensor
     if not _has_class_weights(net):
         return None
     if net.history is not None:
-        weights = net.history.class_weights
-        return None if weights is None else torch.tensor([*weights.values()], dtype=torch.float64)
+        return _weights_of(net.history)
     if not _has_probabilities(net):
         _warn(net, rows, "the source has several targets, or predicts no probabilities of classes")
         return None
-    return balancing_weights(torch.as_tensor(net.predict_proba(rows.rows)), rows.targets)
+    weights = balancing_weights(torch.as_tensor(net.predict_proba(rows.rows)), rows.targets)
+    if weights is None:
+        _warn(net, rows, UNTOLD)
+    return weights
+
+
+def _weights_of(history: History) -> Tensor | None:
+    weights = history.class_weights
+    return None if weights is None else torch.tensor([*weights.values()], dtype=torch.float64)
 
 
 def _has_classes_of(rows: EncodedRows, others: EncodedRows) -> bool:
