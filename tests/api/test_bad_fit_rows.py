@@ -29,7 +29,7 @@ TARGETS: dict[str, tuple[Callable[[Any], Any], str]] = {
         "give rows of another one",
     ),
     "too short": (lambda y: y[:-1], "y has 299 values for 300 rows; give one per row, in the same order"),
-    "one value": (lambda y: "yes", "y has 3 values for 300 rows; give one per row, in the same order"),
+    "one value": (lambda y: "yes", "y='yes' is one value; give one per row, 300 in all"),
     "missing": (
         lambda y: pd.Series(["yes", None, *y[2:]]),
         "1 of 300 targets are missing (NaN or None); drop these rows.",
