@@ -33,7 +33,7 @@ class WholeRequests(Queued):
     def entry(net: Any) -> Entry:
         """Both steps as one."""
         entry = Entry.of(net)
-        return replace(entry, step=BothSteps(entry.step))  # type: ignore[arg-type]
+        return replace(entry, step=BothSteps(entry.step))  # type: ignore[arg-type]  # it stands for one
 
 
 @dataclass

@@ -100,37 +100,6 @@ def test_a_default_fit_finds_the_trees_of_the_source_in_the_file(tmp_path: Path)
     assert torch.equal(loaded.scores(rows), net.scores(rows)) and loaded.history.start == net.history.start
 
 
-@pytest.mark.parametrize(
-    "labels",
-    [
-        np.array(["no", "yes"], dtype="<U7"),
-        np.array(["no", "yes"], dtype=object),
-        np.array([-1, 3], dtype=np.int16),
-        np.array([1, 3], dtype=">u4"),
-        np.array([False, True]),
-        np.array([0.1, 2.5], dtype=np.float32),
-        np.array([0.5, 2**60 + 0.0]),
-        np.array([1, "two"], dtype=object),
-    ],
-    ids=lambda labels: str(labels.dtype),
-)
-def test_labels_keep_their_type(labels: Any, tmp_path: Path) -> None:
-    net = translated("logistic")
-    net.head = dataclasses.replace(net.head, classes=labels)
-    net.save(tmp_path / "net")
-    loaded = windtunnel.load(tmp_path / "net").classes_
-    assert loaded.dtype == labels.dtype
-    assert loaded.tolist() == labels.tolist()
-
-
-def test_labels_of_a_very_wide_type_are_saved_as_wide_as_they_are(tmp_path: Path) -> None:
-    net = translated("logistic")
-    net.head = dataclasses.replace(net.head, classes=np.array(["no", "yes"], dtype="<U5000"))
-    net.save(tmp_path / "net")
-    loaded = windtunnel.load(tmp_path / "net").classes_
-    assert loaded.dtype == "<U3" and loaded.tolist() == ["no", "yes"]
-
-
 def test_labels_that_json_cannot_hold_are_rejected(tmp_path: Path) -> None:
     net = translated("logistic")
     net.head = dataclasses.replace(net.head, classes=np.array(["2020-01-01", "2021-01-01"], dtype="datetime64[D]"))

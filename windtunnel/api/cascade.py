@@ -102,7 +102,8 @@ def cascade(
     Kraft et al., Willump: a statistically-aware end-to-end optimizer for machine learning inference, MLSys 2020.
     """
     if translation_in(pipeline) is not None:
-        pipeline, net = _source(pipeline), pipeline if net is None else net
+        net = pipeline if net is None else net
+        pipeline = _source(pipeline)
     kept = _metric_to_keep(metric)
     _check_options(accuracy_loss, gamma, seed)
     _check_mappings(cost=cost, cache=cache)

@@ -16,7 +16,6 @@ from windtunnel.compiler.passes import simplify
 from windtunnel.compiler.strategies import STRATEGIES, convert_trees
 from windtunnel.encode import Rows
 from windtunnel.errors import InvalidOption, is_whole_number
-from windtunnel.pipeline.constraints import class_weights
 from windtunnel.program.trainable_tensors import outside_inference_mode
 from windtunnel.program.translate_options import check_calibration_rows
 
@@ -116,7 +115,6 @@ def compile(
 def exact_translation(pipeline: Any, dtype: torch.dtype, calibrate: Rows | None = None) -> Translation:
     """Translate for the exact outputs of the source; the program reads all raw columns, for a residual model."""
     net = Translation.of(assemble(pipeline, sample=calibrate, dtype=dtype, exact=True)).requires_grad_(False)
-    net.record(class_weights=tuple(class_weights(pipeline)))
     return remember_source(net, pipeline)
 
 

@@ -27,6 +27,7 @@ from windtunnel.modules.ensembles.log_pool import LogPool
 from windtunnel.modules.outputs.inverse_links import UNLINKED, unlinked
 from windtunnel.objectives.losses import LOSSES, RAW_SCORE_LOSSES, Loss, loss_for
 from windtunnel.program.head import Head
+from windtunnel.trainers.data.class_weights import weights_of_last_fit
 from windtunnel.trainers.data.labelled_rows import Targets
 from windtunnel.trainers.data.loader import loader
 from windtunnel.trainers.fit import fit
@@ -225,12 +226,12 @@ def _validation_losses(
 ) -> tuple[GroupLosses, GroupLosses]:
     """The losses of the members and of the source, by groups of validation rows, with the members' class weights."""
     loss, score = _comparable_loss(members, source, recipe)
-    class_weights = None if members.history is None else members.history.class_weights
+    class_weights = weights_of_last_fit(members)
 
     def losses(net: Translation) -> GroupLosses:
         rows = loader(net, *valid, shuffle=False, training=False)
         if class_weights is not None:
-            rows = rows.with_class_weights(torch.tensor([*class_weights.values()]))
+            rows = rows.with_class_weights(class_weights)
         assert rows.target is not None
         return group_losses(loss, score(net, net.scores(valid[0])), Targets(rows.target, rows.weight))
 

@@ -12,7 +12,7 @@ from windtunnel.compiler.passes import look_up_sums
 from windtunnel.compiler.strategies import use_fastest_forms
 from windtunnel.encode import Rows
 from windtunnel.errors import BadInput, UnsupportedEstimator
-from windtunnel.pipeline.constraints import class_weights, warn_of_constraints
+from windtunnel.pipeline.constraints import warn_of_constraints
 from windtunnel.program.records.fidelity import CalibrationRows, warn_if_low
 from windtunnel.program.records.training_profile import TrainingProfile
 from windtunnel.program.softening import check_level, may_soften, soften
@@ -84,7 +84,6 @@ def translate(
         )
     net = Translation.of(assemble(pipeline, untranslated, calibrate), untranslated)
     warn_of_constraints(pipeline)
-    net.record(class_weights=tuple(class_weights(pipeline)))
     look_up_sums(net)
     check_level(net.program, level)
     softens = may_soften(net.program)

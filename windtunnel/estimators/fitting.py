@@ -12,7 +12,7 @@ from sklearn.base import clone
 from sklearn.pipeline import Pipeline
 
 from windtunnel.errors import BadInput
-from windtunnel.estimators.prediction_steps import is_sampler
+from windtunnel.estimators.prediction_steps import is_sampler, prediction_steps
 
 EARLY_STOPPING = {
     "lightgbm": {"early_stopping_round", "early_stopping_rounds", "early_stopping", "n_iter_no_change"},
@@ -78,8 +78,7 @@ def _fit_with_early_stopping(
         else:
             X = before.fit_transform(X, y, **_requested_weight(before, weight))
             estimator.steps[:-1] = before.steps  # copies, where the pipeline has a memory
-        steps = [each for each in before.steps if not is_sampler(each[1])]
-        if steps:
+        if steps := prediction_steps(estimator)[:-1]:
             validation = (Pipeline(steps).transform(validation[0]), *validation[1:])
     _fit_with_early_stopping(estimator.steps[-1][1], X, y, weight, validation)
     return estimator

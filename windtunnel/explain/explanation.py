@@ -172,9 +172,11 @@ class Explanation:
 
     def _top(self) -> list[tuple[str, float]]:
         """The strongest terms: with their sign if one score is explained, else with means of absolute contributions."""
-        values = self.values[0, :, 0] if self._is_of_one_score else np.abs(self.values).mean(axis=(0, 2))
-        order = np.argsort(-np.abs(values), kind="stable")[:SHOWN_TERMS]
-        return [(self.names[at], float(values[at])) for at in order.tolist()]
+        if self._is_of_one_score:
+            values = pd.Series(self.values[0, :, 0], labels_index(self.names)).sort_values(key=np.abs, ascending=False)
+        else:
+            values = self.importance()
+        return [(str(name), float(value)) for name, value in values.head(SHOWN_TERMS).items()]
 
 
 def _text(value: Any) -> str:

@@ -51,12 +51,10 @@ def _catboost_in(first: Any) -> Any:
     selects = hasattr(first, "ranking_")  # RFE and RFECV fit the model that they hold on some of the columns
     if not type(first).__module__.startswith("sklearn.") or hasattr(first, "feature_names_in_") or selects:
         return None
-    inner = first
-    for attribute in MEMBERS:
-        if (member := getattr(first, attribute, None)) is not None:
-            inner = member[0] if isinstance(member, list) and member else member
-            break
-    return None if inner is first or isinstance(inner, list) else _catboost_in(getattr(inner, "estimator", inner))
+    inner = next((getattr(first, name) for name in MEMBERS if hasattr(first, name)), None)
+    if isinstance(inner, list):
+        inner = inner[0] if inner else None
+    return _catboost_in(getattr(inner, "estimator", inner))
 
 
 def _are_invented(names: Any, fitted: Any) -> bool:

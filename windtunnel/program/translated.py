@@ -430,8 +430,7 @@ class TranslatedPipeline(ScoringPipeline):
         ``MOST_RESIDUAL_COLUMNS``, if rows depend on each other, if a label has no column in ``predict_proba``, or if
         there is no ``ResidualBase``.
         """
-        columns = len(self.encoder.numbers) + len(self.encoder.categories)
-        if not 0 < columns <= MOST_RESIDUAL_COLUMNS or self.program.needs_all_rows():
+        if self._why_not_by_rows():
             return None
         base = ResidualBase.of(self.program, self.head)
         if base is None or "predict_proba" not in self.program.method_steps:
@@ -441,16 +440,22 @@ class TranslatedPipeline(ScoringPipeline):
 
     def why_no_residual_model(self) -> str:
         """Why no residual model may be added; empty where one may."""
-        columns = len(self.encoder.numbers) + len(self.encoder.categories)
-        if columns > MOST_RESIDUAL_COLUMNS:
-            return f"it reads {columns:,} columns, more than {MOST_RESIDUAL_COLUMNS:,}"
-        if self.program.needs_all_rows():
-            return "the score of a row depends on the other rows"
+        if reason := self._why_not_by_rows():
+            return reason
         if self.head.has_several_targets:
             return "it has several targets"
         if self.residual_base() is None:
-            return "it reads no columns, or its outputs follow neither from raw scores nor from probabilities"
+            return "its outputs follow neither from raw scores nor from probabilities"
         return ""
+
+    def _why_not_by_rows(self) -> str:
+        """Why the rows rule out a residual model; empty where they do not."""
+        columns = len(self.encoder.numbers) + len(self.encoder.categories)
+        if columns == 0:
+            return "it reads no columns"
+        if columns > MOST_RESIDUAL_COLUMNS:
+            return f"it reads {columns:,} columns, more than {MOST_RESIDUAL_COLUMNS:,}"
+        return "the score of a row depends on the other rows" if self.program.needs_all_rows() else ""
 
     def takes_residual_model(self) -> bool:
         """Whether a residual model may be added."""

@@ -24,7 +24,7 @@ def shows_options_of(*sources: Callable[..., Any]) -> Callable[[Function], Funct
             for name, parameter in signature(source).parameters.items()
             if name not in shown.parameters and parameter.default is not Parameter.empty
         }
-        function.__signature__ = shown.replace(parameters=[*named, *options.values()])  # type: ignore[attr-defined]
+        function.__signature__ = shown.replace(parameters=[*named, *options.values()])  # type: ignore[attr-defined]  # inspect reads it
         return function
 
     return change

@@ -8,18 +8,19 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from windtunnel.errors import join_some, warn_caller
-from windtunnel.program.records.history import History
 from windtunnel.program.translated import TranslatedPipeline
+from windtunnel.trainers.data.encoded_loader import EncodedLoader
 from windtunnel.trainers.data.encoded_rows import EncodedRows, LazilyEncodedRows
 from windtunnel.trainers.data.labelled_rows import LabelledRows, Targets
 
 MAX_ROWS_OF_ESTIMATE = 200_000
 UNTOLD = "a class has no probability in the rows of the others"
 CALIBRATED_LINKS = ("sigmoid", "softmax")
-"""Links of boosters and linear models: these predict the weighted frequencies of their own training rows."""
+"""Links of boosters and linear models, which predict how frequent the weighted classes of all training rows are."""
+NO_PROBABILITIES = "the source has several targets, or predicts no probabilities of classes"
 
 
-def source_class_weights(net: TranslatedPipeline, train: object, valid: object) -> Tensor | None:
+def source_class_weights(net: TranslatedPipeline, train: EncodedLoader, valid: EncodedLoader) -> Tensor | None:
     """The weights, float64 ``[K]``, with which the classes are as frequent as the source predicts.
 
     None for a source without class weights, and, with a warning, where they cannot be found out. They are those of the
@@ -29,19 +30,20 @@ def source_class_weights(net: TranslatedPipeline, train: object, valid: object) 
     """
     if not _has_class_weights(net):
         return None
-    if net.history is not None and net.history.class_weights is not None:
-        return _weights_of(net.history)
+    if (weights := weights_of_last_fit(net)) is not None:
+        return weights
+    weight = train.weight if isinstance(train, EncodedRows) else None
     if not _has_probabilities(net):
-        _warn(net, train, "the source has several targets, or predicts no probabilities of classes")
+        _warn(net, NO_PROBABILITIES, weight)
         return None
     if not (isinstance(train, EncodedRows) and isinstance(valid, EncodedRows)):
-        _warn(net, train, "these rows are not in memory")
+        _warn(net, "these rows are not in memory", weight)
         return None
     of_valid = net.head.link not in CALIBRATED_LINKS and train.scores is None and _has_classes_of(valid, train)
     for rows in (valid, train) if of_valid else (train,):
         if (weights := balancing_weights(*_predicted(net, rows))) is not None:
             return weights
-    _warn(net, train, UNTOLD)
+    _warn(net, UNTOLD, weight)
     return None
 
 
@@ -53,18 +55,19 @@ def refresh_class_weights(net: TranslatedPipeline, rows: LabelledRows) -> Tensor
     if not _has_class_weights(net):
         return None
     if net.history is not None:
-        return _weights_of(net.history)
+        return weights_of_last_fit(net)
     if not _has_probabilities(net):
-        _warn(net, rows, "the source has several targets, or predicts no probabilities of classes")
+        _warn(net, NO_PROBABILITIES, rows.targets.weight)
         return None
     weights = balancing_weights(torch.as_tensor(net.predict_proba(rows.rows)), rows.targets)
     if weights is None:
-        _warn(net, rows, UNTOLD)
+        _warn(net, UNTOLD, rows.targets.weight)
     return weights
 
 
-def _weights_of(history: History) -> Tensor | None:
-    weights = history.class_weights
+def weights_of_last_fit(net: TranslatedPipeline) -> Tensor | None:
+    """The weights of the classes that the history has, float64 ``[K]``; None without a fit, or without weights."""
+    weights = None if net.history is None else net.history.class_weights
     return None if weights is None else torch.tensor([*weights.values()], dtype=torch.float64)
 
 
@@ -147,9 +150,8 @@ def named_weights(net: TranslatedPipeline, weights: Tensor | None) -> dict[str, 
     return None if weights is None else dict(zip(map(str, net.head.labels_in_order), weights.tolist(), strict=True))
 
 
-def _warn(net: TranslatedPipeline, rows: object, reason: str) -> None:
+def _warn(net: TranslatedPipeline, reason: str, weight: Tensor | None) -> None:
     """Warn that the classes are weighed alike, unless the rows have weights."""
-    weight = rows.targets.weight if isinstance(rows, LabelledRows) else getattr(rows, "weight", None)
     if weight is None or bool((weight == 1).all()):
         warn_caller(
             f"the source has {join_some(net.records.class_weights)}, and the classes are weighed alike, as {reason}: "
