@@ -125,7 +125,7 @@ figure: setup
 	$(BIN)/python -m docs.gains
 	$(BIN)/python -m docs.figures
 	$(BIN)/python -m benchmarks.accuracy --output benchmarks/results/accuracy --report docs/accuracy.md > /dev/null
-	$(BIN)/python -m benchmarks.paper --output benchmarks/results/paper --report docs/accuracy.md
+	$(BIN)/python -m benchmarks.paper --output benchmarks/results/paper --report docs/joint_training.md
 
 # The site, in docs/_build/html: runs the examples; a warning is an error.
 docs: setup

@@ -58,4 +58,4 @@ result = {name: roc_auc_score(y[test], model.predict_proba(X[test])[:, 1]) for n
 pd.Series(result).round(4).to_frame("test AUC")
 
 # %%
-# Single runs on small data say little. :doc:`Accuracy </accuracy>` has the tables of the paper on its data sets.
+# Single runs on small data say little. :doc:`Joint training </joint_training>` has the paper's tables on its data.

@@ -392,7 +392,7 @@ def test_the_section_has_the_gain_beside_the_paper_s_and_how_far_the_source_is_o
 
 
 def test_other_sections_are_left_alone(tmp_path: Path) -> None:
-    path = tmp_path / "accuracy.md"
+    path = tmp_path / "joint_training.md"
     path.write_text(f"# Accuracy\n\nbefore\n\n{BEGIN}\nearlier\n{END}\n\nafter\n")
     write_report(path, RESULTS)
     text = path.read_text()

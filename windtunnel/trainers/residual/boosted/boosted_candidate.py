@@ -42,7 +42,7 @@ def in_their_place(boosted: Candidate, candidates: Sequence[Candidate], metric: 
 
     These are rejected even if their metric is better: the validation rows selected their interactions, so that it is
     too good. Where their metric was better in our experiments, the boosted residual was as good or better on other
-    rows (docs/accuracy.md). If the boosted residual is rejected itself, or the metric of the pipeline is better, it
+    rows (docs/tried.md). If the boosted residual is rejected itself, or the metric of the pipeline is better, it
     replaces nothing.
     """
     pipelines = [candidate for candidate in candidates if candidate.test is None]
@@ -60,7 +60,7 @@ def _candidate(best: Candidate, setup: ResidualSetup, features: BoostedFeatures,
     """A boosted residual on top of the best candidate; rejected where it is significantly worse than the pipeline.
 
     A mean of models that err differently errs less than either. In our experiments half of the change gained on rows
-    that no decision saw, even where the test saw a small loss (docs/accuracy.md). With fewer than ``FEWEST_ROWS`` rows
+    that no decision saw, even where the test saw a small loss (docs/tried.md). With fewer than ``FEWEST_ROWS`` rows
     hardly any change is significantly worse; there it must be significantly better.
     """
     name = "boosted residual" if best.residual is None else f"{best.name} + boosted"
