@@ -169,7 +169,7 @@ def test_scikit_learn_names_are_its_scorers(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "head", "message"),
     [
-        ("matthews_corrcoef", BINARY, "metric='matthews_corrcoef' is not known; choose from auroc"),
+        ("gini_of_nothing", BINARY, "metric='gini_of_nothing' is not known; choose from auroc"),
         ("accuracy_score", BINARY, "metric='accuracy_score' is not known; did you mean accuracy"),
         ("aucroc", BINARY, "metric='aucroc' is not known; did you mean auroc"),
         ("rmse", BINARY, "does not fit a binary model"),

@@ -130,7 +130,7 @@ def crossfit(
             "crossfit trains a residual model on top of its members, and not the members themselves; leave out joint=, "
             "residual= and recipe='joint' or 'paper', or translate a fitted pipeline and fit it jointly."
         )
-    if isinstance(X, tuple):
+    if isinstance(X, tuple) or isinstance(weight, tuple):
         raise BadInput("crossfit takes rows and target as two arguments, crossfit(pipeline, X, y), and valid=(X, y)")
     family = CrossFittedClassifier if is_classifier(pipeline) else CrossFittedRegressor
     source = family(pipeline, folds=folds, random_state=seed).fit(X, y, weight, groups=groups, time=time)

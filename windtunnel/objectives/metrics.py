@@ -6,13 +6,15 @@ import math
 from collections.abc import Collection, Mapping
 
 import torch
+from sklearn.metrics import get_scorer_names
 from torch import Tensor
 
 from windtunnel.errors import InvalidOption, nearest
 from windtunnel.modules.outputs.links import PROBABILITIES, shares
 from windtunnel.objectives import weighted
+from windtunnel.objectives.scorers import Scorer, ScorerFunction
 from windtunnel.objectives.weighted import Score, WeightedMetric
-from windtunnel.program.head import Head
+from windtunnel.program.head import HEAD_METHODS, Head
 from windtunnel.program.score_methods import ScoreRule
 
 GREATER_IS_BETTER = {
@@ -62,11 +64,11 @@ class Metric:
 
     Parameters
     ----------
-    name : str or None
-        A name in ``GREATER_IS_BETTER``, or one of other libraries in ``ALIASES``. None takes the first metric of the
-        task. The exceptions are "loss" for a regression on another loss than the squared error, of the target or its
-        logarithm, and "accuracy" for a classifier of several classes without probabilities, or with no method but
-        ``predict``.
+    metric : str, callable or None
+        A name in ``GREATER_IS_BETTER``, or one of other libraries in ``ALIASES``; or a scorer of scikit-learn or its
+        name, of which greater values are better. None takes the first metric of the task. The exceptions are "loss"
+        for a regression on another loss than the squared error, of the target or its logarithm, and "accuracy" for a
+        classifier of several classes without probabilities, or with no method but ``predict``.
     head : Head
         The task, the link and the classes of the translation.
     extra_methods : collection of str
@@ -77,18 +79,21 @@ class Metric:
 
     def __init__(
         self,
-        name: str | None,
+        metric: str | ScorerFunction | None,
         head: Head,
         extra_methods: Collection[str] = (),
         rules: Mapping[str, ScoreRule] = {},
     ) -> None:
-        self.name = _pick(name, head, {*extra_methods, *rules})
-        self.greater_is_better = GREATER_IS_BETTER[self.name]
-        method = _method(self.name, head)
+        picked = _pick(metric, head, {*extra_methods, *rules})
+        self._scorer = picked if isinstance(picked, Scorer) else None
+        self.name = picked.name if isinstance(picked, Scorer) else picked
+        self.greater_is_better = self._scorer is not None or GREATER_IS_BETTER[self.name]
+        method = picked.method if isinstance(picked, Scorer) else _method(picked, head)
         # The method whose output ``update`` needs; None where the raw scores are enough.
         self.method = method if method in extra_methods and method not in rules else None
         self._head, self._rule = head, None if method is None else rules.get(method)
-        self._rows = None if self.name == "loss" else WeightedMetric(_score(self.name, head))
+        score = picked.score if isinstance(picked, Scorer) else _score(picked, head)
+        self._rows = None if score is None else WeightedMetric(score)
 
     def update(
         self, scores: Tensor, target: Tensor, weight: Tensor | None = None, *, output: Tensor | None = None
@@ -121,6 +126,11 @@ class Metric:
         assert self._rows is not None
         return float(self._rows.compute())
 
+    @property
+    def needs_all_classes(self) -> bool:
+        """Whether the metric may be undefined, or another one, for rows that lack a class."""
+        return self.name in RANKING_METRICS or (self._scorer is not None and self._head.classes is not None)
+
     def reset(self) -> None:
         """Forget all batches."""
         if self._rows is not None:
@@ -136,6 +146,8 @@ class Metric:
 
     def _values(self, scores: Tensor, target: Tensor, output: Tensor | None = None) -> Tensor:
         """The values that the metric compares with targets, from scores in float64 or from the output of ``method``."""
+        if self._scorer is not None:
+            return self._head.output(self._scorer.method, scores) if output is None else output
         if self.name in RANKING_METRICS:
             return self._ranks(scores, output)
         if self.name in ("accuracy", "f1"):
@@ -172,30 +184,36 @@ def _method(name: str, head: Head) -> str | None:
 
 
 def metric_named(name: str) -> str:
-    """The name in ``GREATER_IS_BETTER`` of a metric; ``InvalidOption`` for an unknown one."""
+    """The name in ``GREATER_IS_BETTER`` of a metric, or that of a scorer; ``InvalidOption`` for an unknown one."""
     metric = ALIASES.get(name, name)
-    if metric not in GREATER_IS_BETTER:
-        raise InvalidOption(f"metric={name!r} is not known; {nearest(name, [*GREATER_IS_BETTER], ALIASES)}")
+    if metric not in GREATER_IS_BETTER and metric not in (scorers := get_scorer_names()):
+        known = nearest(name, dict.fromkeys([*GREATER_IS_BETTER, *scorers]), ALIASES)
+        raise InvalidOption(f"metric={name!r} is not known; {known}")
     return metric
 
 
-def _pick(name: str | None, head: Head, extra: Collection[str]) -> str:
+def _pick(metric: str | ScorerFunction | None, head: Head, extra: Collection[str]) -> str | Scorer:
+    """A name in ``GREATER_IS_BETTER``, or a scorer."""
+    known = {"predict"} if head.is_pairwise else {"predict", "decision_function"}
+    known |= {*extra} | ({"predict_proba"} if head.link in _PROBABILITIES else set())
     fits = _METRICS_OF_TASK[head.task]
-    if head.link not in _PROBABILITIES and "predict_proba" not in extra:
-        fits = tuple(metric for metric in fits if metric != "log_loss")
-    if head.is_pairwise and not {"predict_proba", "decision_function"} & {*extra}:
-        fits = tuple(metric for metric in fits if metric not in RANKING_METRICS)
-    if name is None and _has_labels_only(head, fits):
+    if "predict_proba" not in known:
+        fits = tuple(name for name in fits if name != "log_loss")
+    if not {"predict_proba", "decision_function"} & known:
+        fits = tuple(name for name in fits if name not in RANKING_METRICS)
+    if metric is None and _has_labels_only(head, fits):
         return "accuracy"
-    if name is None:
+    if metric is None:
         return "loss" if head.task == "regression" and head.loss not in _SQUARED else fits[0]
-    metric = metric_named(name)
-    if metric not in fits:
+    name = metric_named(metric) if isinstance(metric, str) else metric
+    if name not in GREATER_IS_BETTER:
+        return Scorer.of(name, head, [method for method in HEAD_METHODS if method in known & {*head.methods}])
+    if name not in fits:
         raise InvalidOption(
-            f"metric={name!r} does not fit a {head.task} model with the link {head.link!r}; "
+            f"metric={metric!r} does not fit a {head.task} model with the link {head.link!r}; "
             f"choose from {', '.join(fits)}"
         )
-    return metric
+    return name
 
 
 def _has_labels_only(head: Head, fits: Collection[str]) -> bool:
@@ -206,7 +224,10 @@ def _has_labels_only(head: Head, fits: Collection[str]) -> bool:
     return head.task in ("binary", "multiclass") and "predict" in head.methods and not others
 
 
-def _score(name: str, head: Head) -> Score:
+def _score(name: str, head: Head) -> Score | None:
+    """The function of a metric; None for the loss, which the caller computes."""
+    if name == "loss":
+        return None
     if name == "f1" and len(head.labels_in_order) == 2:
         return weighted.BINARY_F1
     score: Score = getattr(weighted, name)

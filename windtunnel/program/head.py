@@ -19,6 +19,8 @@ from windtunnel.errors import BadInput, warn_caller
 from windtunnel.modules.outputs.links import LINKS, PROBABILITIES
 
 METHODS = ("predict", "predict_proba", "predict_log_proba", "decision_function", "score_samples", "transform", "apply")
+HEAD_METHODS = ("predict", "predict_proba", "decision_function")
+"""The methods that ``Head.output`` computes."""
 LABELS_AND_PROBABILITIES = "predict, predict_proba"
 """Stands for both methods in ``Engine.direct``, which then computes the outputs of both at once."""
 
@@ -136,6 +138,15 @@ class Head:
             if array.shape[1] == sum(widths):
                 return np.split(array, np.cumsum(widths)[:-1], axis=1)
         return array
+
+    def output(self, method: str, scores: Tensor) -> Tensor:
+        """The output of a method without a step of its own, from raw scores; positions of labels for ``predict``."""
+        functions = {
+            "predict": self.predicted,
+            "predict_proba": self.probabilities,
+            "decision_function": self.decision,
+        }
+        return functions[method](scores)
 
     def probabilities(self, scores: Tensor) -> Tensor:
         """The output of ``predict_proba``, in float64."""

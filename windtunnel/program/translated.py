@@ -18,7 +18,7 @@ from windtunnel.encode import CategoryColumn, RowEncoder, Rows
 from windtunnel.errors import BadInput
 from windtunnel.modules.base import Module
 from windtunnel.pipeline.host_step import HostStep
-from windtunnel.program.head import LABELS_AND_PROBABILITIES, Head
+from windtunnel.program.head import HEAD_METHODS, LABELS_AND_PROBABILITIES, Head
 from windtunnel.program.initial_weights import InitialWeights
 from windtunnel.program.program import Program, ProgramStep
 from windtunnel.program.records.fidelity import CalibrationRows, Fidelity
@@ -375,15 +375,13 @@ class TranslatedPipeline(ScoringPipeline):
         both = self._run_engine(LABELS_AND_PROBABILITIES, rows) if [*methods] == ["predict", "predict_proba"] else None
         if both is not None:
             return both  # type: ignore[no-any-return]
-        head = self.head
-        finishes = {"predict": head.predicted, "predict_proba": head.probabilities, "decision_function": head.decision}
         if (direct := self._run_engine(methods[0], rows)) is not None:
             return direct, *(getattr(self, method)(rows) for method in methods[1:])
-        if len(methods) < 2 or not finishes.keys() - self.facts().methods >= {*methods}:
+        if len(methods) < 2 or not {*HEAD_METHODS} - self.facts().methods >= {*methods}:
             return tuple(getattr(self, method)(rows) for method in methods)
         scores = self.scores(rows)
         with torch.inference_mode():
-            return tuple(self._to_source_type(method, finishes[method](scores)) for method in methods)
+            return tuple(self._to_source_type(method, self.head.output(method, scores)) for method in methods)
 
     def _to_source_type(self, method: str, output: Tensor) -> Any:
         """An output in the source's type; labels for their positions."""

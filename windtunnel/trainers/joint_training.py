@@ -71,7 +71,7 @@ class TrainedTranslation:
         return [each for each in (*before, self.tuned) if each is not None]
 
 
-def is_trainable(net: TranslatedPipeline) -> bool:
+def _is_trainable(net: TranslatedPipeline) -> bool:
     """Whether a parameter takes gradients, or will once trees are soft."""
     if net.softening is not None and net.softening_pending:
         return trainable_when_soft(net.program, net.softening)
@@ -80,7 +80,7 @@ def is_trainable(net: TranslatedPipeline) -> bool:
 
 def check_trainable(net: TranslatedPipeline) -> None:
     """Raise ``BadInput`` if joint training has nothing to train."""
-    if is_trainable(net):
+    if _is_trainable(net):
         return
     if net.history is not None:
         raise BadInput(

@@ -155,11 +155,12 @@ class Recipe:
     loss : str, callable or None
         A name in ``LOSSES`` or ``loss(scores [B, K], target, weight [B] or None) -> scalar``; None takes the loss of
         the source.
-    metric : str or None
+    metric : str, callable or None
         "auroc", "average_precision", "log_loss", "accuracy", "f1", "r2", "rmse", "mae" or "loss", the mean of the loss;
-        or scikit-learn's "roc_auc", "roc_auc_ovr", "neg_log_loss", "neg_root_mean_squared_error" and
-        "neg_mean_absolute_error". With more than two classes, auroc, average_precision and f1 are means over the
-        classes. Rows count by their weights. None takes "loss" if a loss is given or a regressor's loss is not the
+        or a scorer of scikit-learn: its name, such as "balanced_accuracy", or what
+        ``sklearn.metrics.make_scorer(function, ...)`` returns. With more than two classes, auroc, average_precision and
+        f1 are means over the classes. Rows count by their weights, so where rows have some, the function of a scorer
+        needs an argument ``sample_weight``. None takes "loss" if a loss is given or a regressor's loss is not the
         squared error. Else it takes auroc for two classes (accuracy if the source predicts labels only), log_loss for
         more (accuracy without probabilities) and rmse for regression.
     class_weight : str or None
@@ -209,7 +210,7 @@ class Recipe:
     schedule: str = "cosine"
     ema: float | None = 0.99
     loss: str | Callable[[Tensor, Tensor, Tensor | None], Tensor] | None = None
-    metric: str | None = None
+    metric: str | Callable[..., float] | None = None
     class_weight: str | None = "source"
     select: str = "test"
     validation_fraction: float = 0.1
@@ -237,7 +238,7 @@ class Recipe:
         from windtunnel.objectives.losses import loss_named
         from windtunnel.objectives.metrics import metric_named
 
-        if self.metric is not None:
+        if isinstance(self.metric, str):
             metric_named(self.metric)
         if isinstance(self.loss, str):
             loss_named(self.loss)
@@ -328,10 +329,14 @@ class Recipe:
         return self.residual and self.select == "test"
 
     def facts(self) -> dict[str, Any]:
-        """The options as JSON values, a custom loss by its name."""
+        """The options as JSON values, a custom loss and a scorer by their names."""
+        from windtunnel.objectives.scorers import scorer_name
+
         facts = {field.name: getattr(self, field.name) for field in fields(self)}
         if callable(self.loss):
             facts["loss"] = getattr(self.loss, "__name__", type(self.loss).__name__)
+        if callable(self.metric):
+            facts["metric"] = scorer_name(self.metric)
         return facts
 
 
@@ -384,7 +389,7 @@ _RULES: dict[str, _Rule] = {
     "schedule": (f"one of {', '.join(SCHEDULES)}", lambda v: v in SCHEDULES),
     "ema": ("in (0, 1), or None", lambda v: v is None or _number(v, 0, 1)),
     "loss": ("the name of a loss, a function, or None", lambda v: v is None or isinstance(v, str) or callable(v)),
-    "metric": ("the name of a metric, or None", lambda v: v is None or isinstance(v, str)),
+    "metric": ("the name of a metric, a scorer, or None", lambda v: v is None or isinstance(v, str) or callable(v)),
     "class_weight": ("'source' or None", lambda v: v in ("source", None)),
     "select": ("one of " + ", ".join(SELECTIONS), lambda v: v in SELECTIONS),
     "validation_fraction": ("in (0, 1)", lambda v: _number(v, 0, 1)),

@@ -30,7 +30,7 @@ class RecipeOptions(TypedDict, total=False):
     schedule: str
     ema: float | None
     loss: str | Callable[[Tensor, Tensor, Tensor | None], Tensor] | None
-    metric: str | None
+    metric: str | Callable[..., float] | None
     class_weight: str | None
     select: str
     validation_fraction: float

@@ -23,7 +23,6 @@ from windtunnel.trainers.joint_training import (
     TrainedTranslation,
     check_trainable,
     compare_with_source,
-    is_trainable,
     prepare_joint_training,
     source_candidate,
 )
@@ -40,6 +39,7 @@ from windtunnel.trainers.residual.installation import PipelineState
 from windtunnel.trainers.residual.residual_training import train_residual
 from windtunnel.trainers.residual.setup import NoResidual, prepare_residual, why_impossible
 
+UNTESTABLE = "without validation rows no change can be tested"
 UNBOOSTED = "the translation holds the best model without a boosted residual, whose training ended here"
 
 
@@ -103,19 +103,23 @@ def _evaluate_and_remove_residuals(net: TranslatedPipeline, data: DataModule, re
 def _train_by_recipe(run: FitRun) -> TrainedCandidates:
     """Train what the recipe asks for: a residual model, the translation itself, or both.
 
-    If no residual model is possible, the translation is trained and tested. Nothing is trained if the rows cannot test
-    a residual model. Members of ``crossfit``, which have out-of-fold scores, are never trained: they have seen all rows
+    If no residual model is possible, the translation is trained and tested. Nothing is trained without rows that can
+    test a change. Members of ``crossfit``, which have out-of-fold scores, are never trained: they have seen all rows
     that could test it.
     """
-    net, recipe, are_members = run.net, run.recipe, run.data.train.scores is not None
-    if recipe.residual and recipe.joint:
-        check_trainable(net)
-        return _train_both(run)
-    if not recipe.residual or (run.data.validates_on_training_rows and is_trainable(net) and not are_members):
+    net, recipe = run.net, run.recipe
+    if not recipe.residual:
         return _train_untested_translation(run)
+    if recipe.joint:
+        check_trainable(net)
+    if run.data.validates_on_training_rows:
+        return _without_training(run, UNTESTABLE)
+    if recipe.joint:
+        return _train_both(run)
     trained = _train_residual(run)
     if isinstance(trained, NoResidual):
-        untrained = trained.possible or are_members
+        has_members = run.data.train.scores is not None
+        untrained = trained.possible or has_members
         return _without_training(run, trained.reason) if untrained else _train_translation_instead(run, trained.reason)
     return trained
 
@@ -173,12 +177,7 @@ def _train_untested_translation(run: FitRun) -> TrainedCandidates:
 
 
 def _train_tested_translation(run: FitRun) -> TrainedCandidates:
-    """Train the translation itself; it is rejected unless it is significantly better than the source.
-
-    There is no such test where training rows validate.
-    """
-    if run.data.validates_on_training_rows:
-        return _train_untested_translation(run)
+    """Train the translation itself; it is rejected unless it is significantly better than the source."""
     net = run.net
     source, state = PipelineState.source(net), net.state()
     net.replace_program(deepcopy(net.program))

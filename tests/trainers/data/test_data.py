@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -338,9 +339,12 @@ def test_a_loader_beyond_the_memory_is_read_anew(net: SmallNet, sized: bool, rea
     batches = _Counted(_frames(X, y), sized=sized)
     per_row = 2 * 4 + 8 + 8  # two numbers, an id, a target
     recipe = Recipe(loader_memory=(3 * 16 * per_row + 1) / 2**30)
+    with pytest.raises(BadInput, match=r"anew in each epoch, as its rows take more than .* valid=; recipe='joint' t"):
+        DataModule(net, batches, None, recipe)
+    assert batches.read == read
     with pytest.warns(UserWarning, match=r"anew in each epoch, as its rows take more than .* valid=\.$"):
-        data = DataModule(net, batches, None, recipe)
-    assert isinstance(data.train, LoaderAdapter) and data.validated_on == "training rows" and batches.read == read
+        data = DataModule(net, batches, None, replace(recipe, residual=False))
+    assert isinstance(data.train, LoaderAdapter) and data.validated_on == "training rows" and batches.read == 2 * read
     DataModule(net, batches, rows(20), recipe)  # no warning
     assert DataModule(net, iter(_frames(X, y)), None, recipe).validated_on == "held-out rows"
 
@@ -356,8 +360,10 @@ STREAMED: dict[str, tuple[dict[str, Any], int, str]] = {
 def test_loaders_that_are_read_in_each_epoch(net: SmallNet, kind: str) -> None:
     options, processes, reason = STREAMED[kind]
     X, y = rows(100)
+    with pytest.raises(BadInput, match=reason):
+        DataModule(net, _frames(X, y), None, Recipe(**options), processes)
     with pytest.warns(UserWarning, match=reason):
-        data = DataModule(net, _frames(X, y), None, Recipe(**options), processes)
+        data = DataModule(net, _frames(X, y), None, Recipe(residual=False, **options), processes)
     assert isinstance(data.train, LoaderAdapter) and data.validated_on == "training rows"
     assert isinstance(DataModule(net, _frames(X, y), _frames(X, y), Recipe(**options), processes).train, LoaderAdapter)
 

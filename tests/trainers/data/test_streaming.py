@@ -310,8 +310,10 @@ def test_what_the_thread_meets_is_raised(net: Any, tmp_path: Path) -> None:
         net.fit(made(net, tmp_path), valid_rows(), **QUICK)
 
 
-def test_a_stream_without_validation_rows_warns(net: Any, tmp_path: Path) -> None:
+def test_a_stream_without_validation_rows_trains_the_translation_alone(net: Any, tmp_path: Path) -> None:
     write(tmp_path, table())
+    with pytest.raises(BadInput, match=r"anew in each epoch, as it is made for that.* valid=; recipe='joint' trains"):
+        net.fit(made(net, tmp_path), epochs=1, progress=False)
     with pytest.warns(UserWarning, match=r"anew in each epoch, as it is made for that.* valid=\.$"):
         net.fit(made(net, tmp_path), **QUICK)
     assert net.history.validated_on == "training rows"

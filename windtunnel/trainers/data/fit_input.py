@@ -69,10 +69,10 @@ class FitInput:
                 "windtunnel.stream reads Parquet files faster)"
             )
         if not self.validated:
-            warn_caller(
-                f"fit reads the {self.role} loader anew in each epoch, as {reason}. It cannot hold rows out of such a "
-                "loader: it validates on training rows, and trains no residual model. Give validation rows as valid=.",
-            )
+            why = f"fit reads the {self.role} loader anew in each epoch, as {reason}, and cannot hold rows out of it."
+            if self.recipe.residual:
+                raise BadInput(f"{why} Give validation rows as valid=; recipe='joint' trains without any.")
+            warn_caller(f"{why} It validates on training rows. Give validation rows as valid=.")
         return batches
 
     def _why_streamed(self, batches: LoaderAdapter) -> str | None:

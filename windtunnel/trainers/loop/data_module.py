@@ -117,7 +117,7 @@ def _with_validation_rows(
     if isinstance(rows, EncodedRows) and rows.target is not None:  # FitInput warns of loaders
         warn_caller(
             f"fit cannot hold training rows out: {why_not_held_out(rows.target, rows.weight)}. It validates on "
-            "training rows, and trains no residual model. Give validation rows as valid=.",
+            f"training rows{', and trains nothing' if recipe.residual else ''}. Give validation rows as valid=.",
         )
     return rows, rows, "training rows"
 

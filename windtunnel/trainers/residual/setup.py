@@ -91,8 +91,6 @@ def prepare_residual(net: TranslatedPipeline, data: DataModule, recipe: Recipe) 
     base = residual_base_for_loss(net, recipe)
     if base is None:
         return NoResidual(why_impossible(net, recipe), possible=False)
-    if data.validates_on_training_rows:
-        return NoResidual("without validation rows no residual model can be tested")
     generator = torch.Generator().manual_seed(recipe.seed)
     validation = LabelledRows.of(data.valid.collect(MAX_RESIDUAL_ROWS))
     split = split_rows(validation, recipe.seed)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from windtunnel.objectives.losses import Loss
-from windtunnel.objectives.metrics import RANKING_METRICS, Metric
+from windtunnel.objectives.metrics import Metric
 from windtunnel.objectives.row_blocks import balanced_order
 from windtunnel.program.records.fit_record import NEEDS_MORE_ROWS
 from windtunnel.program.records.number_text import estimate_text
@@ -102,7 +102,7 @@ def _metric_groups(metric: Metric, halves: Sequence[Tensor], target: Tensor) -> 
     Halves in the order of a hash of their rows give the same groups for the same rows in any order.
     """
     groups = [group for half in halves for group in half[balanced_order(target[half])].tensor_split(METRIC_GROUPS // 2)]
-    classes = len(np.unique(target.cpu())) if metric.name in RANKING_METRICS else 0
+    classes = len(np.unique(target.cpu())) if metric.needs_all_classes else 0
     if any(len(group) < 2 or len(np.unique(target[group].cpu())) < classes for group in groups):
         return [torch.cat(list(halves))]
     return groups
