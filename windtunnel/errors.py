@@ -75,7 +75,9 @@ def nearest(name: str, accepted: Iterable[str], other_names: Mapping[str, str] |
 def check_installed(what: str, extra: str, *modules: str) -> None:
     """Raise ``InvalidOption`` where a module that ``what`` needs is missing; ``extra`` is that of this package."""
     if missing := [module for module in modules if find_spec(module) is None]:
-        raise InvalidOption(f"{what}: {', '.join(missing)} not installed; pip install 'windtunnel[{extra}]'")
+        raise InvalidOption(
+            f"{what}: {', '.join(missing)} not installed; pip install '.[{extra}]' in a clone of the repository"
+        )
 
 
 def is_whole_number(value: object, least: int) -> bool:

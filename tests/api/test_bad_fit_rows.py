@@ -301,7 +301,7 @@ def test_compiled_cannot_be_trained(rows: pd.DataFrame) -> None:
 def test_loader_checks_what_it_is_given(net: windtunnel.Translation, rows: pd.DataFrame) -> None:
     with pytest.raises(BadInput, match="^X has no rows; give at least one$"):
         windtunnel.loader(net, rows[:0])
-    with pytest.raises(BadInput, match="^batch_size=0 must be a whole number from 1$"):
+    with pytest.raises(InvalidOption, match="^batch_size=0 must be a whole number from 1$"):
         windtunnel.loader(net, rows, Y["label"], batch_size=0)
     with pytest.raises(BadInput, match="^y has 2 values for 300 rows"):
         windtunnel.loader(net, rows, Y["label"][:2])

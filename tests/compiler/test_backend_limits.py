@@ -113,7 +113,7 @@ def test_what_torchscript_cannot_take_is_rejected() -> None:
 def test_missing_packages_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     found = importlib.util.find_spec
     monkeypatch.setattr("windtunnel.errors.find_spec", lambda name: None if name.startswith("onnx") else found(name))
-    named = r"backend='onnx': onnx, onnxruntime, onnxscript not installed; pip install 'windtunnel\[onnx\]'"
+    named = r"backend='onnx': onnx, onnxruntime, onnxscript not installed; pip install '\.\[onnx\]'"
     with pytest.raises(InvalidOption, match=named):
         engine(compiled("trees alone"), "onnx")
 

@@ -105,7 +105,7 @@ def test_class_weights_are_named(name: str) -> None:
     X = X[:, :1] if "frozen" in name else X
     source.fit(X, labels(target))
     for net in (windtunnel.translate(source), windtunnel.compile(source)):
-        assert net.records.class_weights == (parameter,)
+        assert net.records.class_weight_parameters == (parameter,)
 
 
 def test_xgboost_models_of_a_file_have_their_weights(tmp_path: Path) -> None:
@@ -114,14 +114,14 @@ def test_xgboost_models_of_a_file_have_their_weights(tmp_path: Path) -> None:
     source.save_model(tmp_path / "model.json")
     loaded = xgb.XGBClassifier()
     loaded.load_model(tmp_path / "model.json")
-    assert windtunnel.compile(loaded).records.class_weights == ("scale_pos_weight",)
+    assert windtunnel.compile(loaded).records.class_weight_parameters == ("scale_pos_weight",)
 
 
 def test_the_recipe_of_a_classifier_of_ours_weighs_nothing() -> None:
     X, target = rows()
     inner = windtunnel.WindTunnelClassifier(LogisticRegression(), recipe=windtunnel.Recipe(epochs=1))
     source = make_pipeline(StandardScaler(), inner).fit(X, labels(target))
-    assert windtunnel.compile(source).records.class_weights == ()
+    assert windtunnel.compile(source).records.class_weight_parameters == ()
 
 
 @pytest.mark.parametrize(
@@ -139,7 +139,7 @@ def test_the_recipe_of_a_classifier_of_ours_weighs_nothing() -> None:
 )
 def test_weights_that_a_later_step_undoes_do_not_count(source: Any) -> None:
     X, target = rows()
-    assert windtunnel.translate(source.fit(X, labels(target))).records.class_weights == ()
+    assert windtunnel.translate(source.fit(X, labels(target))).records.class_weight_parameters == ()
 
 
 @pytest.mark.parametrize(

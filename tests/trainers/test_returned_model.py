@@ -27,9 +27,9 @@ from windtunnel.modules.trees.soft.trees import SoftTrees
 from windtunnel.trainers import finetune
 from windtunnel.trainers.loop.evaluation import Evaluation
 from windtunnel.trainers.residual import residual_training
+from windtunnel.trainers.residual.half_models import HalfModels
 from windtunnel.trainers.residual.setup import NoResidual
-from windtunnel.trainers.residual.significance import SignificanceTest
-from windtunnel.trainers.residual.validation_halves import ValidationHalves
+from windtunnel.trainers.significance.significance_test import SignificanceTest
 
 INSIGNIFICANT = SignificanceTest(0.0, 1.0, rows=500, reason="no gain")
 
@@ -63,7 +63,7 @@ def test_columns_that_are_not_significant_are_not_installed(monkeypatch: pytest.
     monkeypatch.setattr(
         residual_training,
         "_other_half_scores",
-        lambda setup, *_: (torch.zeros_like(setup.validation_halves.interaction_scores), None),
+        lambda setup, *_: (torch.zeros_like(setup.half_models.interaction_scores), None),
     )
     train, valid = parts(rows()[1] > 0)
     options = {"epochs": 2, "batch_size": 256, "progress": False}
@@ -180,7 +180,7 @@ def test_the_history_has_the_metric_of_the_result_which_is_no_worse(kind: str) -
 
 
 def test_without_a_significant_residual_model_the_exact_trees_are_installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ValidationHalves, "compare", lambda *_: INSIGNIFICANT)
+    monkeypatch.setattr(HalfModels, "compare", lambda *_: INSIGNIFICANT)
     train, valid = of_kind("two values", product=True)
     source = XGBRegressor(n_estimators=5, n_jobs=1).fit(*train)  # too few for tree-block weights
     net = windtunnel.translate(source, calibrate=train[0], temperature=1.0).soften()
@@ -198,7 +198,7 @@ def test_trees_trained_without_a_residual_model_are_replaced_by_a_better_source(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     nothing = NoResidual("the rows are too few")
-    monkeypatch.setattr("windtunnel.trainers.train_candidates.prepare_residual", lambda *_: nothing)
+    monkeypatch.setattr("windtunnel.trainers.candidates.train_candidates.prepare_residual", lambda *_: nothing)
     train, valid = of_kind("three classes", product=True)
     source = LGBMClassifier(**BOOSTED).fit(*train)
     options: Any = {"metric": "accuracy", "epochs": 1, "learning_rate": 1e-6, "progress": False}

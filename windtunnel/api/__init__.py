@@ -1,1 +1,1 @@
-"""The public face: translate, compile, Translation, crossfit and the scikit-learn estimators."""
+"""The public functions and classes: translate, crossfit, sweep, cascade, serve, scikit-learn estimators and others."""

@@ -32,12 +32,12 @@ from windtunnel.trainers.data.labelled_rows import Targets
 from windtunnel.trainers.data.loader import loader
 from windtunnel.trainers.fit import fit
 from windtunnel.trainers.recipe import Recipe
-from windtunnel.trainers.residual.significance import GroupLosses, group_losses
 from windtunnel.trainers.shown_options import shows_options_of
+from windtunnel.trainers.significance.group_losses import GroupLosses, group_losses
 
 ARGUMENTS_OF_FIT = {*signature(fit).parameters} - {field.name for field in fields(Recipe)}
 """The arguments of ``fit`` that are not options of a recipe."""
-OPTIONS_OF_ONE_FIT = ("checkpoint_dir", "checkpoint_every", "resume_from", "trainer")
+OPTIONS_OF_MEMBERS_ONLY = ("checkpoint_dir", "checkpoint_every", "resume_from", "trainer")
 """Options of ``fit`` for the members alone: a second fit would write into the same folder; a Trainer trains once."""
 MANY_ROWS = 10_000
 """With this number of training rows or more, a member loses little by missing a fold."""
@@ -133,10 +133,10 @@ def crossfit(
     if isinstance(X, tuple) or isinstance(weight, tuple):
         raise BadInput("crossfit takes rows and target as two arguments, crossfit(pipeline, X, y), and valid=(X, y)")
     family = CrossFittedClassifier if is_classifier(pipeline) else CrossFittedRegressor
-    source = family(pipeline, folds=folds, random_state=seed).fit(X, y, weight, groups=groups, time=time)
-    net = _fast_translation(source)
+    members = family(pipeline, folds=folds, random_state=seed).fit(X, y, weight, groups=groups, time=time)
+    net = _fast_translation(members)
     train = loader(net, X, y, weight, seed=resolved.seed)
-    scores = _raw_scores(net.head, source.out_of_fold(X))
+    scores = _raw_scores(net.head, members.out_of_fold(X))
     held_out = None if valid is not None else _held_out(train.size, groups, time, weight, resolved)
     train = replace(
         train, batch_size=resolved.rows_per_step(train.size), is_batched=True, scores=scores, held_out=held_out
@@ -204,19 +204,20 @@ def _fit_pipeline_and_select(
     rows, which makes its loss optimistic.
     """
     trainer = options.get("trainer")
-    options = {name: value for name, value in options.items() if name not in OPTIONS_OF_ONE_FIT}
+    options = {name: value for name, value in options.items() if name not in OPTIONS_OF_MEMBERS_ONLY}
     if trainer is not None and (trainer.max_epochs or -1) > 0:
         options["epochs"] = trainer.max_epochs
     if takes_residual := source.takes_residual_model():
         source.fit(train, valid, recipe=recipe, **options)
-    ours, theirs = _validation_losses(members, source, recipe, valid)
-    worse = (ours - theirs).exceeds_standard_error() if len(train[1]) >= MANY_ROWS else ours.mean > theirs.mean
+    of_members, of_source = _validation_losses(members, source, recipe, valid)
+    significant = len(train[1]) >= MANY_ROWS
+    worse = (of_members - of_source).exceeds_standard_error() if significant else of_members.mean > of_source.mean
     if not worse:
         return members
     warn_caller(
-        f"on the validation rows the members (mean loss {ours.mean:.4g}) are worse than the fitted "
-        f"pipeline ({theirs.mean:.4g}), which is returned{' with a residual model' * takes_residual}. Members miss a "
-        "fold of rows each: give more folds, or more rows.",
+        f"on the validation rows the members (mean loss {of_members.mean:.4g}) are worse than the "
+        f"fitted pipeline ({of_source.mean:.4g}), which is returned{' with a residual model' * takes_residual}. "
+        "Members miss a fold of rows each: give more folds, or more rows.",
     )
     return source
 

@@ -6,14 +6,14 @@ from typing import Any
 from weakref import ReferenceType, WeakKeyDictionary, ref
 
 from windtunnel.api.translation import Translation
-from windtunnel.pipeline.constraints import class_weights
+from windtunnel.pipeline.class_weight_parameters import class_weight_parameters
 
 _SOURCES: WeakKeyDictionary[Translation, ReferenceType[Any]] = WeakKeyDictionary()
 
 
 def remember_source(net: Translation, pipeline: Any) -> Translation:
     """Record which class weights a pipeline has, and keep a weak reference to it; returns its translation."""
-    net.record(class_weights=tuple(class_weights(pipeline)))
+    net.record(class_weight_parameters=tuple(class_weight_parameters(pipeline)))
     if hasattr(pipeline, "__weakref__"):
         _SOURCES[net] = ref(pipeline)
     return net

@@ -73,6 +73,8 @@ def translate(
         A step is not fitted.
     InvalidOption
         An argument is none of the accepted values.
+    BadInput
+        ``calibrate`` has rows that the pipeline does not take.
     """
     check_options(level, start, temperature, untranslated)
     check_calibration_rows(calibrate)

@@ -86,10 +86,10 @@ def _format_of(path: str | PathLike[str]) -> str:
     suffix = Path(path).suffix.lower()
     if suffix == SAVED:
         raise InvalidOption(f"{fspath(path)!r}: {SAVED} is what files of save are called; call net.save(path).")
-    for name, format in FORMATS.items():
-        if suffix in format.suffixes:
+    for name, file_format in FORMATS.items():
+        if suffix in file_format.suffixes:
             return name
-    accepted = {format.suffixes[0]: name for name, format in reversed(FORMATS.items())}
+    accepted = {file_format.suffixes[0]: name for name, file_format in reversed(FORMATS.items())}
     raise InvalidOption(
         f"{fspath(path)!r}: no format has {f'the suffix {suffix}' if suffix else 'files without a suffix'}; take "
         f"{', '.join(f'{suffix} ({name})' for suffix, name in sorted(accepted.items()))}, or give format=."

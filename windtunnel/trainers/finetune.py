@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import torch
@@ -13,32 +11,29 @@ from torch import Tensor
 
 from windtunnel.errors import BadInput, warn_caller
 from windtunnel.objectives.losses import loss_text
-from windtunnel.objectives.metrics import Metric
 from windtunnel.program.installed_residuals import InstalledResiduals
 from windtunnel.program.records.fit_details import TermSummary
 from windtunnel.program.records.history import History
 from windtunnel.program.records.training_profile import TrainingProfile
 from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.trainers.calibration import calibration, reliability
+from windtunnel.trainers.candidates.candidate import Candidate
+from windtunnel.trainers.candidates.candidate_results import candidate_results
+from windtunnel.trainers.candidates.installed_part import select_as_installed
+from windtunnel.trainers.candidates.train_candidates import FitRun, train_candidates
 from windtunnel.trainers.data.class_weights import named_weights
+from windtunnel.trainers.data.collected_rows import MAX_RESIDUAL_ROWS, max_validation_rows
 from windtunnel.trainers.data.encoded_rows import LazilyEncodedRows
 from windtunnel.trainers.data.labelled_rows import LabelledRows
 from windtunnel.trainers.interrupts import despite_interrupt
 from windtunnel.trainers.loop.checkpoints import CheckpointOptions
 from windtunnel.trainers.loop.data_module import DataModule
-from windtunnel.trainers.loop.evaluation import Evaluation, Evaluator
+from windtunnel.trainers.loop.evaluation import Evaluator
 from windtunnel.trainers.loop.trainer_options import TrainerOptions
 from windtunnel.trainers.recipe import Recipe
-from windtunnel.trainers.residual.candidates import Candidate, candidate_results, select
 from windtunnel.trainers.residual.init_scores import InitScorer, append_scores
-from windtunnel.trainers.residual.installation import (
-    PipelineState,
-    install_boosted,
-    install_residual,
-)
-from windtunnel.trainers.residual.validation_rows import MAX_RESIDUAL_ROWS, max_validation_rows
+from windtunnel.trainers.residual.installation import install_boosted, install_residual
 from windtunnel.trainers.term_summaries import summarise_terms
-from windtunnel.trainers.train_candidates import FitRun, train_candidates
 
 RANKER_WARNING = (
     "the source ranks rows within their groups (queries), which fit does not know: it fits the relevance of each row "
@@ -79,7 +74,7 @@ def finetune(
         trained = train_candidates(FitRun(net, data, recipe, joint_recipe, lightning, checkpoints))
         metric, training = trained.metric, trained.training
         (best, candidates), interrupt = despite_interrupt(
-            lambda: _select_as_installed(net, trained.candidates, metric, recipe, data)
+            lambda: select_as_installed(net, trained.candidates, metric, recipe, data)
         )
         scores = None if validation is None else _changed_scores(net, best, data)
         _install(net, best)
@@ -123,36 +118,6 @@ def _validation_rows(net: TranslatedPipeline, data: DataModule) -> LabelledRows 
     return LabelledRows.of(data.valid.collect(max_validation_rows(net)))
 
 
-def _select_as_installed(
-    net: TranslatedPipeline, candidates: Sequence[Candidate], metric: Metric, recipe: Recipe, data: DataModule
-) -> tuple[Candidate, list[Candidate]]:
-    """The candidate to install, and all candidates.
-
-    If only a part of the change of the best one may be installed, it is evaluated with that part. If this is no better
-    than a candidate that is installed whole, it is rejected, and what it replaced is a candidate again.
-    """
-    candidates = list(candidates)
-    while (best := select(candidates, metric)).installed_part < 1:
-        evaluation = _evaluate_part(net, best, recipe, data)
-        shrunken = replace(best, installed=evaluation)
-        whole = select([each for each in candidates if each.installed_part == 1], metric)
-        if metric.better(evaluation.metric, whole.metric):
-            return shrunken, [shrunken if each is best else each for each in candidates]
-        part = f"{best.installed_part:.1%} of its change, as much as may be installed,"
-        rejected = replace(shrunken, rejected=f"{part} gives no better {metric.name} than {whole.name}")
-        candidates = [rejected if each is best else _as_before(each) for each in candidates]
-    return best, candidates
-
-
-def _evaluate_part(net: TranslatedPipeline, candidate: Candidate, recipe: Recipe, data: DataModule) -> Evaluation:
-    """The loss and the metric of the part of a candidate that is installed."""
-    pipeline = candidate.pipeline
-    assert isinstance(pipeline, PipelineState)  # residual models extend one
-    evaluator = Evaluator.of_scores(recipe, pipeline.head, pipeline.program)
-    scorer = InitScorer(net, pipeline.exact_program())
-    return evaluator.evaluate(partial(candidate.scores_of_part, scorer), scorer.add_to(data.valid))
-
-
 def _changed_scores(net: TranslatedPipeline, candidate: Candidate, data: DataModule) -> Tensor | None:
     """Out-of-fold scores of the validation rows, changed as the candidate changes scores; None where there are none."""
     rows, scores = data.valid.rows, data.valid.scores
@@ -161,11 +126,6 @@ def _changed_scores(net: TranslatedPipeline, candidate: Candidate, data: DataMod
     scorer = InitScorer(net, net.program)
     with torch.no_grad():
         return candidate.scores_of_part(scorer, *append_scores(rows, scores))
-
-
-def _as_before(candidate: Candidate) -> Candidate:
-    """A candidate that no boosted residual replaces any more."""
-    return replace(candidate, rejected="", is_replaced=False) if candidate.is_replaced else candidate
 
 
 def _install(net: TranslatedPipeline, best: Candidate) -> None:

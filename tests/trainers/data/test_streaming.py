@@ -218,10 +218,10 @@ def test_wrong_arguments_are_rejected(net: Any, folder: Path, tmp_path: Path) ->
     wrong("no column 'clik' in .*: did you mean click", target="clik")
     wrong("no column 'wait'", weight="wait")
     wrong("no column 'z'", columns=["x", "z"])
-    wrong("batch_size=0 must be a whole number from 1", batch_size=0)
-    wrong("batch_size=32.0 must be a whole number", batch_size=32.0)
-    wrong("buffer=0", buffer=0)
-    wrong("seed=-1 must be a whole number from 0", seed=-1)
+    wrong("batch_size=0 must be a whole number from 1", error=InvalidOption, batch_size=0)
+    wrong("batch_size=32.0 must be a whole number", error=InvalidOption, batch_size=32.0)
+    wrong("buffer=0", error=InvalidOption, buffer=0)
+    wrong("seed=-1 must be a whole number from 0", error=InvalidOption, seed=-1)
     (tmp_path / "text.parquet").write_text("row,x")
     wrong("text.parquet is damaged or no Parquet file", tmp_path, BadFile)
     (tmp_path / "text.parquet").unlink()
@@ -315,7 +315,7 @@ def test_a_stream_without_validation_rows_trains_the_translation_alone(net: Any,
     with pytest.raises(BadInput, match=r"anew in each epoch, as it is made for that.* valid=; recipe='joint' trains"):
         net.fit(made(net, tmp_path), epochs=1, progress=False)
     with pytest.warns(UserWarning, match=r"anew in each epoch, as it is made for that.* valid=\.$"):
-        net.fit(made(net, tmp_path), **QUICK)
+        net.fit(made(net, tmp_path), recipe="joint", **QUICK)
     assert net.history.validated_on == "training rows"
 
 

@@ -33,7 +33,7 @@ from windtunnel.trainers.residual.boosted.fit_boosted import BoostedResidual
 from windtunnel.trainers.residual.boosted.fit_targets import FitTargets
 from windtunnel.trainers.residual.init_scores import ResidualInputs
 from windtunnel.trainers.residual.screening import SelectedInteractions
-from windtunnel.trainers.residual.validation_rows import SplitRows
+from windtunnel.trainers.significance.validation_halves import ValidationHalves
 
 ROWS, TRAIN, VALID = 9000, slice(0, 6000), slice(6000, 8500)
 
@@ -131,7 +131,7 @@ def test_boosting_lowers_the_loss_of_several_scores() -> None:
     parts = slice(0, 1000), slice(1000, 1500)
     binned = Datasets.of(*(features[part] for part in parts))
     train, valid = (Targets(target[part]) for part in parts)
-    split = SplitRows([*torch.arange(500).tensor_split(2)], torch.arange(500))
+    split = ValidationHalves([*torch.arange(500).tensor_split(2)], torch.arange(500))
     targets = FitTargets(torch.zeros(3), train, valid, split, LOSSES["softmax"], torch.ones(3), seed=0)
     boosting = boost(targets, binned, max_trees=60)
     rounds = boosting.rounds()

@@ -11,7 +11,7 @@ from windtunnel.trainers.data.labelled_rows import Targets
 from windtunnel.trainers.residual.boosted.binned_features import BINS, bin_borders
 from windtunnel.trainers.residual.boosted.fit_targets import FitTargets
 from windtunnel.trainers.residual.boosted.network import scaled, train_network
-from windtunnel.trainers.residual.validation_rows import RowSubset, SplitRows
+from windtunnel.trainers.significance.validation_halves import RowSubset, ValidationHalves
 
 
 def test_a_trained_network_gives_the_scores_of_its_best_epoch() -> None:
@@ -22,7 +22,7 @@ def test_a_trained_network_gives_the_scores_of_its_best_epoch() -> None:
     target = torch.from_numpy((random.random(4000) < 1 / (1 + np.exp(-signal))).astype(np.float32))
     parts, base_score = (slice(0, 3000), slice(3000, 4000)), torch.zeros(1)
     train, valid = (Targets(target[part]) for part in parts)
-    split = SplitRows([*torch.arange(1000).tensor_split(2)], torch.arange(1000))
+    split = ValidationHalves([*torch.arange(1000).tensor_split(2)], torch.arange(1000))
     targets = FitTargets(base_score, train, valid, split, LOSSES["logistic"], torch.ones(1), seed=0)
     trained = train_network(targets, features[parts[0]], features[parts[1]])
     scores = trained.layers(torch.from_numpy(features[parts[1]]).double()).detach()

@@ -14,7 +14,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 import windtunnel
 from windtunnel.modules.linear.residual_model import ResidualModel
-from windtunnel.trainers.residual.significance import SignificanceTest
+from windtunnel.trainers.significance.significance_test import SignificanceTest
 
 TRAIN, VALID = slice(0, 6000), slice(6000, 8500)
 

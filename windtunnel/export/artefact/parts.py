@@ -204,7 +204,7 @@ def find_hosts(graph: GraphData, host: Any, trusted: bool) -> list[HostStep]:
     from windtunnel.assemble.composites import all_steps
     from windtunnel.pipeline.fitted_columns import fitted_columns
 
-    found = {step.name: step for step in all_steps(host)}
+    steps_of_host = {step.name: step for step in all_steps(host)}
     needed, encoder = ", ".join(f"{data.name!r} ({data.estimator})" for data in graph.hosts), graph.encoder
     # A custom transformer as the first step does not tell its columns; then these do.
     no_rows = np.empty((0, encoder.width))
@@ -216,11 +216,11 @@ def find_hosts(graph: GraphData, host: Any, trusted: bool) -> list[HostStep]:
         )
     steps = []
     for data in graph.hosts:
-        step = found.get(data.name)
+        step = steps_of_host.get(data.name)
         if step is None or type(step.estimator).__name__ != data.estimator:
             raise InvalidOption(
                 f"host= has no step {data.name!r} of class {data.estimator}; needed are {needed}, it has "
-                f"{', '.join(f'{name!r} ({type(one.estimator).__name__})' for name, one in found.items())}. "
+                f"{', '.join(f'{name!r} ({type(step.estimator).__name__})' for name, step in steps_of_host.items())}. "
                 "Give the fitted pipeline that was translated."
             )
         steps.append(HostStep(step, tuple(data.columns), data.reason, _tokens(step) if data.counts else None))
@@ -241,7 +241,7 @@ def _tokens(step: Step) -> TokenCounts:
     from windtunnel.translators.conversions import TokenCounts
     from windtunnel.translators.registry import convert
 
-    reading = convert(step.estimator)
-    if not isinstance(reading, TokenCounts):
+    conversion = convert(step.estimator)
+    if not isinstance(conversion, TokenCounts):
         raise InvalidOption(f"step {step.name!r} of host= counts no tokens; give the pipeline that was translated.")
-    return reading
+    return conversion

@@ -117,6 +117,6 @@ def _advice(record: FitRecord) -> str:
     if any(NEEDS_MORE_ROWS in candidate.reason for candidate in record.candidates):
         return (
             'Next: give more validation rows, so that smaller gains can be told from chance; select="best_epoch" '
-            "overrides the test."
+            "keeps what epochs train without a test."
         )
     return "Next: nothing; on these rows fit found no gain over the model before it."

@@ -35,4 +35,4 @@ class Records:
     hardened: bool = False
     hardening: HardeningResult | None = None
     history: History | None = None
-    class_weights: tuple[str, ...] = ()
+    class_weight_parameters: tuple[str, ...] = ()

@@ -14,7 +14,7 @@ from windtunnel.trainers.data.encoded_rows import EncodedRows, LazilyEncodedRows
 from windtunnel.trainers.data.labelled_rows import LabelledRows, Targets
 
 MAX_ROWS_OF_ESTIMATE = 200_000
-UNTOLD = "a class has no probability in the rows of the others"
+UNTOLD = "the rows of some class get no probability of another class"
 CALIBRATED_LINKS = ("sigmoid", "softmax")
 """Links of boosters and linear models, which predict how frequent the weighted classes of all training rows are."""
 NO_PROBABILITIES = "the source has several targets, or predicts no probabilities of classes"
@@ -23,10 +23,14 @@ NO_PROBABILITIES = "the source has several targets, or predicts no probabilities
 def source_class_weights(net: TranslatedPipeline, train: EncodedLoader, valid: EncodedLoader) -> Tensor | None:
     """The weights, float64 ``[K]``, with which the classes are as frequent as the source predicts.
 
-    None for a source without class weights, and, with a warning, where they cannot be found out. They are those of the
-    fit before, if any. Else they follow from the training rows; if the source is a forest or the like, whose members
-    do not fit all of these, from the validation rows if these tell, unless there are out-of-fold scores. ``train`` and
-    ``valid`` are the loaders of a fit.
+    None for a source without class weights, and, with a warning, where they cannot be found out. They are
+
+    1. those of the fit before, if there was one;
+    2. for boosters and linear models, and where there are out-of-fold scores, those of the training rows;
+    3. for forests and the like, whose members have not seen all training rows, those of the validation rows; or of the
+       training rows, if the validation rows lack a class or do not tell.
+
+    ``train`` and ``valid`` are the loaders of a fit.
     """
     if not _has_class_weights(net):
         return None
@@ -78,7 +82,7 @@ def _has_classes_of(rows: EncodedRows, others: EncodedRows) -> bool:
 
 
 def _has_class_weights(net: TranslatedPipeline) -> bool:
-    return net.head.classes is not None and bool(net.records.class_weights)
+    return net.head.classes is not None and bool(net.records.class_weight_parameters)
 
 
 def _has_probabilities(net: TranslatedPipeline) -> bool:
@@ -110,18 +114,18 @@ def balancing_weights(probabilities: Tensor, targets: Targets) -> Tensor | None:
     targets : Targets
         Positions of classes, int64 ``[N]``, and maybe row weights ``[N]``.
     """
-    shares, target = probabilities.cpu().double().numpy(), targets.target.cpu().numpy()
+    predicted, target = probabilities.cpu().double().numpy(), targets.target.cpu().numpy()
     weight = np.ones(len(target)) if targets.weight is None else targets.weight.cpu().double().numpy()
-    classes = np.flatnonzero(np.bincount(target, weight, shares.shape[1]) > 0)
+    classes = np.flatnonzero(np.bincount(target, weight, predicted.shape[1]) > 0)
     totals = np.bincount(target, weight)[classes]
     # Of each class, the sums of the probabilities of all classes over its rows.
-    sums = np.stack([(shares[target == at] * weight[target == at, None]).sum(axis=0)[classes] for at in classes])
+    sums = np.stack([(predicted[target == at] * weight[target == at, None]).sum(axis=0)[classes] for at in classes])
     if not (sums.sum(axis=1) > 0).all():
         return None
     stationary = _stationary_distribution(sums / sums.sum(axis=1, keepdims=True))
     if stationary is None:
         return None
-    weights = torch.ones(shares.shape[1], dtype=torch.float64)
+    weights = torch.ones(predicted.shape[1], dtype=torch.float64)
     weights[torch.from_numpy(classes)] = torch.from_numpy(stationary * totals.sum() / totals)
     return weights
 
@@ -151,10 +155,10 @@ def named_weights(net: TranslatedPipeline, weights: Tensor | None) -> dict[str, 
 
 
 def _warn(net: TranslatedPipeline, reason: str, weight: Tensor | None) -> None:
-    """Warn that the classes are weighed alike, unless the rows have weights."""
+    """Warn that the classes are weighed alike; not if row weights differ from 1, which may be those of the classes."""
     if weight is None or bool((weight == 1).all()):
         warn_caller(
-            f"the source has {join_some(net.records.class_weights)}, and the classes are weighed alike, as {reason}: "
-            "scores move to the frequencies of the classes, and labels with them. Give the rows the weights of the "
-            "source, such as (X, y, compute_sample_weight('balanced', y))."
+            f"the source has {join_some(net.records.class_weight_parameters)}, and the classes are weighed alike, as "
+            f"{reason}: scores move to the frequencies of the classes, and labels with them. Give the rows the weights "
+            "of the source, such as (X, y, compute_sample_weight('balanced', y))."
         )

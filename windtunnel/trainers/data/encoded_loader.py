@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from windtunnel.encode import Batch
-from windtunnel.errors import BadInput, is_whole_number
+from windtunnel.errors import InvalidOption, is_whole_number
 from windtunnel.trainers.data.schema import BatchSchema
 from windtunnel.trainers.processes import world
 
@@ -157,9 +157,9 @@ def concatenate_items(items: Sequence[Item]) -> tuple[Any, ...]:
 
 
 def check_whole(name: str, value: Any, least: int) -> int:
-    """The value as a Python int; ``BadInput`` unless it is a whole number, NumPy's included, of at least ``least``."""
+    """The value as a Python int; ``InvalidOption`` unless it is a whole number, NumPy's too, of at least ``least``."""
     if not is_whole_number(value, least):
-        raise BadInput(f"{name}={value!r} must be a whole number from {least}")
+        raise InvalidOption(f"{name}={value!r} must be a whole number from {least}")
     return int(value)
 
 

@@ -64,6 +64,8 @@ def loader(
     ------
     BadInput
         For no rows, for targets or weights of another length, missing or unknown targets, weights below 0.
+    InvalidOption
+        For a batch size that is no whole number from 1, or a seed that is none from 0.
     """
     raw = None
     by_batch = bool(net.hosts) and net.untranslated == "stream" and not isinstance(X, Batch)

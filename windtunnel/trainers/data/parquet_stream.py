@@ -322,6 +322,8 @@ def stream(
         For paths without Parquet files, files of different columns, no rows, and columns that are not there.
     BadFile
         For a file that is not a Parquet file.
+    InvalidOption
+        For a batch size, buffer or seed that is no whole number from 1, 1 and 0.
     """
     least = {"batch_size": (batch_size, 1), "buffer": (buffer, 1), "seed": (seed, 0)}
     batch_size, buffer, seed = (check_whole(name, *value) for name, value in least.items())

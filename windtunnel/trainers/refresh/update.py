@@ -29,9 +29,10 @@ from windtunnel.trainers.recipe import Recipe
 from windtunnel.trainers.refresh.movable_values import MovableValues, MovedValues
 from windtunnel.trainers.refresh.refresh_data import RefreshData, read_input
 from windtunnel.trainers.refresh.residual_columns import add_new_categories, extend_residual
-from windtunnel.trainers.residual.installation import PipelineState, mark_initial_residual_weights
-from windtunnel.trainers.residual.significance import SignificanceTest, compare_losses
-from windtunnel.trainers.residual.validation_rows import split_rows
+from windtunnel.trainers.residual.installation import mark_initial_residual_weights
+from windtunnel.trainers.residual.pipeline_state import PipelineState
+from windtunnel.trainers.significance.significance_test import SignificanceTest, compare_losses
+from windtunnel.trainers.significance.validation_halves import split_in_halves
 from windtunnel.trainers.term_summaries import summarise_terms
 
 
@@ -65,7 +66,7 @@ class RefreshScoring:
 
     def compare(self, before: Tensor, after: Tensor, rows: Tensor) -> SignificanceTest:
         """Test on some rows whether the loss of ``after`` is lower."""
-        shuffled = split_rows(self.data.take(rows), seed=0).shuffled
+        shuffled = split_in_halves(self.data.take(rows), seed=0).shuffled
         return compare_losses(self.evaluator.loss, shuffled, before[rows], after[rows], self._targets(rows))
 
     def _targets(self, rows: Tensor) -> Targets:

@@ -11,17 +11,18 @@ from windtunnel.modules.linear.residual_model import ResidualModel
 from windtunnel.objectives.losses import Loss
 from windtunnel.program.head import Head
 from windtunnel.program.translated import TranslatedPipeline
+from windtunnel.trainers.data.collected_rows import MAX_RESIDUAL_ROWS
 from windtunnel.trainers.data.labelled_rows import LabelledRows, Targets
 from windtunnel.trainers.loop.evaluation import Evaluator
 from windtunnel.trainers.recipe import LARGEST_BATCH
 from windtunnel.trainers.residual.column_coder import ColumnCoder
+from windtunnel.trainers.residual.half_models import HalfModels
 from windtunnel.trainers.residual.init_scores import split_scores
 from windtunnel.trainers.residual.mean_residuals import Interaction, Residuals, fit_in_sequence, summand_weights
 from windtunnel.trainers.residual.residual_stages import ResidualForTraining, ResidualOnInitScores
 from windtunnel.trainers.residual.screening import select_interactions
-from windtunnel.trainers.residual.significance import compare_losses
-from windtunnel.trainers.residual.validation_halves import ValidationHalves
-from windtunnel.trainers.residual.validation_rows import MAX_RESIDUAL_ROWS, SplitRows
+from windtunnel.trainers.significance.significance_test import compare_losses
+from windtunnel.trainers.significance.validation_halves import ValidationHalves
 
 
 @dataclass(frozen=True)
@@ -46,8 +47,8 @@ class FittedInteractions:
 
 
 def fit_interactions(
-    rows: RowsWithResiduals, valid: LabelledRows, split: SplitRows, rank: int, generator: torch.Generator
-) -> tuple[ResidualForTraining, ValidationHalves]:
+    rows: RowsWithResiduals, valid: LabelledRows, split: ValidationHalves, rank: int, generator: torch.Generator
+) -> tuple[ResidualForTraining, HalfModels]:
     """Select the columns of a residual model, maybe none, and fit its interactions.
 
     Columns, interactions and the weights of these come from all validation rows, for the two models of the test from
@@ -69,7 +70,7 @@ def fit_interactions(
         selected, *of_halves = (each.columns_alone() for each in (selected, *of_halves))
     residual = rows.residual_of(selected, rank, generator)
     residuals = [rows.residual_of(half, rank, generator) if half.columns else None for half in of_halves]
-    return residual, ValidationHalves(valid, split, residuals, rows.evaluator, interaction_scores, test)
+    return residual, HalfModels(valid, split, residuals, rows.evaluator, interaction_scores, test)
 
 
 @dataclass(frozen=True)

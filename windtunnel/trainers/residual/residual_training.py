@@ -52,10 +52,10 @@ def train_residual(
         began = time.perf_counter()
         initial = setup.evaluator.evaluate(residual.init_scores, setup.valid)
         training = TrainingResult.without_training(setup.evaluator.metric.name, initial, began, NO_COLUMN)
-        return TrainedResidual(residual, training, torch.zeros_like(setup.validation_halves.interaction_scores))
+        return TrainedResidual(residual, training, torch.zeros_like(setup.half_models.interaction_scores))
     training = train(residual.trained_net, setup.training_loaders(), recipe, lightning, checkpoints)
     if training.error is None and not training.best_epoch:
-        return TrainedResidual(residual, training, torch.zeros_like(setup.validation_halves.interaction_scores))
+        return TrainedResidual(residual, training, torch.zeros_like(setup.half_models.interaction_scores))
     several_processes = lightning.trainer is not None and world() > 1
     needs_own_batches = setup.train.rows is None and isinstance(setup.evaluator.loss, CustomLoss)
     if training.error is None and not several_processes and not needs_own_batches:
@@ -78,7 +78,7 @@ def _other_half_scores(
     Rows of a stream are not read again: these models are trained on a sample of it. The error is one that ended a
     training, such as an interrupt.
     """
-    halves, training = setup.validation_halves, setup.train
+    halves, training = setup.half_models, setup.train
     if training.rows is None:
         sample = setup.train_rows
         batch_size = recipe.rows_per_step(len(sample))
@@ -113,5 +113,5 @@ def _train_where_defined(
 
 def _column_scores(residual: ResidualForTraining, setup: ResidualSetup, index: Tensor | slice) -> Tensor:
     """Scores of the columns of a model for some of the validation rows."""
-    rows, _ = split_scores(setup.validation_halves.rows.rows, residual.outputs)
+    rows, _ = split_scores(setup.half_models.rows.rows, residual.outputs)
     return residual.installable.column_scores(rows.take(index))

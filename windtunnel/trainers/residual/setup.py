@@ -11,19 +11,20 @@ from windtunnel.encode import Batch
 from windtunnel.modules.outputs.links import PROBABILITIES
 from windtunnel.program.residual_base import ResidualBase
 from windtunnel.program.translated import TranslatedPipeline
+from windtunnel.trainers.data.collected_rows import MAX_RESIDUAL_ROWS
 from windtunnel.trainers.data.encoded_loader import EncodedLoader
 from windtunnel.trainers.data.labelled_rows import LabelledRows
 from windtunnel.trainers.loop.data_module import DataModule, Loaders
 from windtunnel.trainers.loop.evaluation import Evaluator
 from windtunnel.trainers.recipe import Recipe
 from windtunnel.trainers.residual.column_coder import ColumnCoder
+from windtunnel.trainers.residual.half_models import HalfModels
 from windtunnel.trainers.residual.init_scores import InitScorer, split_scores
-from windtunnel.trainers.residual.installation import PipelineState
 from windtunnel.trainers.residual.interactions import RowsWithResiduals, fit_interactions
+from windtunnel.trainers.residual.pipeline_state import PipelineState
 from windtunnel.trainers.residual.residual_stages import ResidualForTraining
 from windtunnel.trainers.residual.tree_block_weights import WeightedTrees, weighted_trees
-from windtunnel.trainers.residual.validation_halves import ValidationHalves
-from windtunnel.trainers.residual.validation_rows import MAX_RESIDUAL_ROWS, split_rows
+from windtunnel.trainers.significance.validation_halves import split_in_halves
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,7 @@ class ResidualSetup:
     """A residual model before its training, and the rows to train and validate it on."""
 
     initial: ResidualForTraining
-    validation_halves: ValidationHalves
+    half_models: HalfModels
     coder: ColumnCoder
     # gives the init scores: the source pipeline, with tree-block weights where they are significant
     pipeline: PipelineState
@@ -61,7 +62,7 @@ class NoResidual:
     """Why no residual model can be trained."""
 
     reason: str
-    possible: bool = True  # whether the translation and the loss take one, so that the rows are the reason
+    only_rows_prevent_it: bool  # whether the translation and the loss would take one
 
 
 def residual_base_for_loss(net: TranslatedPipeline, recipe: Recipe) -> ResidualBase | None:
@@ -90,12 +91,12 @@ def prepare_residual(net: TranslatedPipeline, data: DataModule, recipe: Recipe) 
     """
     base = residual_base_for_loss(net, recipe)
     if base is None:
-        return NoResidual(why_impossible(net, recipe), possible=False)
+        return NoResidual(why_impossible(net, recipe), only_rows_prevent_it=False)
     generator = torch.Generator().manual_seed(recipe.seed)
     validation = LabelledRows.of(data.valid.collect(MAX_RESIDUAL_ROWS))
-    split = split_rows(validation, recipe.seed)
+    split = split_in_halves(validation, recipe.seed)
     if not all(map(len, split.halves)):
-        return NoResidual("a residual model needs two validation rows")
+        return NoResidual("a residual model needs two validation rows", only_rows_prevent_it=True)
     evaluator = Evaluator.of_scores(recipe, base.head, base.program)
     weighted = weighted_trees(net, base.program, validation, split, evaluator, generator)
     modules = dict(net.exact_modules)
@@ -107,10 +108,10 @@ def prepare_residual(net: TranslatedPipeline, data: DataModule, recipe: Recipe) 
     scored = validation.with_rows(scorer.add_init_scores(validation.rows) if valid.rows is None else valid.rows)
     counted = LabelledRows.of(train.collect(MAX_RESIDUAL_ROWS)).counted()
     with_residuals = RowsWithResiduals.of(net, base.head, counted, scored, evaluator, generator)
-    initial, validation_halves = fit_interactions(with_residuals, scored, split, recipe.residual_rank, generator)
+    initial, half_models = fit_interactions(with_residuals, scored, split, recipe.residual_rank, generator)
     return ResidualSetup(
         initial=initial,
-        validation_halves=validation_halves,
+        half_models=half_models,
         coder=with_residuals.coder,
         pipeline=pipeline,
         weighted=weighted,

@@ -22,8 +22,8 @@ from windtunnel.program.records.number_text import value_text
 from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.trainers.data.labelled_rows import LabelledRows, Targets
 from windtunnel.trainers.loop.evaluation import Evaluator
-from windtunnel.trainers.residual.significance import SignificanceTest, compare_scores
-from windtunnel.trainers.residual.validation_rows import SplitRows
+from windtunnel.trainers.significance.significance_test import SignificanceTest, compare_scores
+from windtunnel.trainers.significance.validation_halves import ValidationHalves
 
 TREE_BLOCKS = 10
 STEPS = 200
@@ -44,7 +44,7 @@ def weighted_trees(
     net: TranslatedPipeline,
     program: Program,
     valid: LabelledRows,
-    split: SplitRows,
+    split: ValidationHalves,
     evaluator: Evaluator,
     generator: torch.Generator,
 ) -> WeightedTrees | None:

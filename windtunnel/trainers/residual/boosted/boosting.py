@@ -15,7 +15,7 @@ from windtunnel.objectives.derivatives import derivatives
 from windtunnel.objectives.losses import Loss
 from windtunnel.progress import Phase
 from windtunnel.trainers.residual.boosted.fit_targets import FitTargets
-from windtunnel.trainers.residual.validation_rows import RowSubset
+from windtunnel.trainers.significance.validation_halves import RowSubset
 
 OPTIONS: dict[str, Any] = {
     "num_leaves": 15,

@@ -15,6 +15,7 @@ from torch.nn import functional
 from windtunnel.objectives.losses import Loss
 from windtunnel.program.head import Head
 from windtunnel.progress import Phase
+from windtunnel.trainers.data.collected_rows import MAX_RESIDUAL_ROWS
 from windtunnel.trainers.data.labelled_rows import LabelledRows
 from windtunnel.trainers.residual.boosted.cell_tables import ROW_BLOCKS, CellTables, TargetRows, block_of_rows
 from windtunnel.trainers.residual.column_coder import ColumnCoder
@@ -22,7 +23,6 @@ from windtunnel.trainers.residual.init_scores import split_scores
 from windtunnel.trainers.residual.interactions import residuals_of
 from windtunnel.trainers.residual.mean_residuals import Interaction, Residuals
 from windtunnel.trainers.residual.screening import MAX_COLUMNS, MAX_ORDER, extended, screen
-from windtunnel.trainers.residual.validation_rows import MAX_RESIDUAL_ROWS
 
 MAX_FEATURES = 240
 """Target statistics and row counts; with K scores a table has K + 1 of them."""

@@ -26,7 +26,7 @@ from windtunnel.trainers.residual.boosted.fit_targets import FitTargets
 from windtunnel.trainers.residual.boosted.network import NetworkTraining, scaled, train_network
 from windtunnel.trainers.residual.init_scores import ResidualInputs, concat, in_row_blocks
 from windtunnel.trainers.residual.mean_residuals import summand_weights
-from windtunnel.trainers.residual.validation_rows import RowSubset, SplitRows
+from windtunnel.trainers.significance.validation_halves import RowSubset, ValidationHalves
 
 SHORT_RUN_TREES, SHORT_RUN_ROWS = 60, 30_000
 """Trees and rows of the short boosting runs that choose blocks of rows and interactions."""
@@ -87,7 +87,7 @@ def fit_boosted(
     features: BoostedFeatures,
     train: LabelledRows,
     valid: LabelledRows,
-    split: SplitRows,
+    split: ValidationHalves,
     loss: Loss,
     unit: Tensor,
     seed: int,

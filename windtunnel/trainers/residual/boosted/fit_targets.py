@@ -8,7 +8,7 @@ from torch import Tensor
 
 from windtunnel.objectives.losses import Loss
 from windtunnel.trainers.data.labelled_rows import Targets
-from windtunnel.trainers.residual.validation_rows import SplitRows
+from windtunnel.trainers.significance.validation_halves import ValidationHalves
 
 
 @dataclass(frozen=True)
@@ -18,7 +18,7 @@ class FitTargets:
     base_score: Tensor  # ``[K]``, the constant
     train: Targets
     valid: Targets
-    split: SplitRows  # the subsets of the validation rows
+    split: ValidationHalves  # the subsets of the validation rows
     loss: Loss
     unit: Tensor  # ``[K]``, that of the scores
     seed: int

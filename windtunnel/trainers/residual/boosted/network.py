@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from windtunnel.modules.linear.multilayer import MultilayerPerceptron
 from windtunnel.progress import Phase
 from windtunnel.trainers.residual.boosted.fit_targets import FitTargets
-from windtunnel.trainers.residual.validation_rows import RowSubset
+from windtunnel.trainers.significance.validation_halves import RowSubset
 
 WIDTH, DROPOUT = 64, 0.2
 RATE, WEIGHT_DECAY, BATCH = 5e-3, 0.01, 512

@@ -14,11 +14,9 @@ from windtunnel.program.translate_options import FEWEST_CALIBRATION_ROWS, MAX_CA
 from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.program.translation_state import TranslationState
 from windtunnel.progress import announce
-from windtunnel.trainers.data.encoded_rows import EncodedRows
-from windtunnel.trainers.data.labelled_rows import Targets
-from windtunnel.trainers.float32_sums import float32_sums
-from windtunnel.trainers.interrupts import despite_interrupt
-from windtunnel.trainers.joint_training import (
+from windtunnel.trainers.candidates.boosted_candidate import add_boosted
+from windtunnel.trainers.candidates.candidate import Candidate
+from windtunnel.trainers.candidates.joint_training import (
     JOINT,
     TrainedTranslation,
     check_trainable,
@@ -26,6 +24,11 @@ from windtunnel.trainers.joint_training import (
     prepare_joint_training,
     source_candidate,
 )
+from windtunnel.trainers.candidates.residual_candidates import residual_candidates
+from windtunnel.trainers.data.encoded_rows import EncodedRows
+from windtunnel.trainers.data.labelled_rows import Targets
+from windtunnel.trainers.float32_sums import float32_sums
+from windtunnel.trainers.interrupts import despite_interrupt
 from windtunnel.trainers.loop.checkpoints import CheckpointOptions
 from windtunnel.trainers.loop.data_module import DataModule
 from windtunnel.trainers.loop.evaluation import Evaluator, evaluate_program
@@ -33,9 +36,7 @@ from windtunnel.trainers.loop.trained_net import TrainedNet
 from windtunnel.trainers.loop.trainer_options import TrainerOptions
 from windtunnel.trainers.loop.training import TrainingResult, train as train_net
 from windtunnel.trainers.recipe import Recipe
-from windtunnel.trainers.residual.boosted.boosted_candidate import add_boosted
-from windtunnel.trainers.residual.candidates import Candidate, residual_candidates
-from windtunnel.trainers.residual.installation import PipelineState
+from windtunnel.trainers.residual.pipeline_state import PipelineState
 from windtunnel.trainers.residual.residual_training import train_residual
 from windtunnel.trainers.residual.setup import NoResidual, prepare_residual, why_impossible
 
@@ -62,7 +63,7 @@ class TrainedCandidates:
     metric: Metric
     training: TrainingResult
     candidates: list[Candidate]
-    initial: Candidate  # the model before the fit; it is no candidate if training has changed its soft trees
+    initial: Candidate  # the model before the fit; not among ``candidates`` if training has changed its soft trees
 
 
 def train_candidates(run: FitRun) -> TrainedCandidates:
@@ -113,18 +114,19 @@ def _train_by_recipe(run: FitRun) -> TrainedCandidates:
     if recipe.joint:
         check_trainable(net)
     if run.data.validates_on_training_rows:
-        return _without_training(run, UNTESTABLE)
+        return _train_nothing(run, UNTESTABLE)
     if recipe.joint:
         return _train_both(run)
     trained = _train_residual(run)
-    if isinstance(trained, NoResidual):
-        has_members = run.data.train.scores is not None
-        untrained = trained.possible or has_members
-        return _without_training(run, trained.reason) if untrained else _train_translation_instead(run, trained.reason)
-    return trained
+    if not isinstance(trained, NoResidual):
+        return trained
+    has_out_of_fold_scores = run.data.train.scores is not None
+    if trained.only_rows_prevent_it or has_out_of_fold_scores:
+        return _train_nothing(run, trained.reason)
+    return _train_tested_translation(run, why_no_residual=trained.reason)
 
 
-def _without_training(run: FitRun, reason: str) -> TrainedCandidates:
+def _train_nothing(run: FitRun, reason: str) -> TrainedCandidates:
     """The translation as it is, as epoch 0."""
     net, data, recipe = run.net, run.data, run.recipe
     began, evaluator = time.perf_counter(), Evaluator.of_translation(recipe, net)
@@ -176,8 +178,11 @@ def _train_untested_translation(run: FitRun) -> TrainedCandidates:
     return TrainedCandidates(trained.metric, trained.training, trained.candidates, trained.initial)
 
 
-def _train_tested_translation(run: FitRun) -> TrainedCandidates:
-    """Train the translation itself; it is rejected unless it is significantly better than the source."""
+def _train_tested_translation(run: FitRun, why_no_residual: str = "") -> TrainedCandidates:
+    """Train the translation itself; it is rejected unless it is significantly better than the source.
+
+    Where it takes no residual model, the candidates say why.
+    """
     net = run.net
     source, state = PipelineState.source(net), net.state()
     net.replace_program(deepcopy(net.program))
@@ -185,13 +190,9 @@ def _train_tested_translation(run: FitRun) -> TrainedCandidates:
     before = trained.source or replace(trained.untrained, pipeline=state)
     tuned = _with_test(run, source, trained)
     candidates = [before, *([] if tuned is None else [tuned])]
+    if why_no_residual:
+        candidates.append(Candidate("residual model", None, rejected=why_no_residual))
     return TrainedCandidates(trained.metric, trained.training, candidates, trained.initial)
-
-
-def _train_translation_instead(run: FitRun, reason: str) -> TrainedCandidates:
-    """Train and test the translation itself, which takes no residual model; the candidates say so."""
-    trained = _train_tested_translation(run)
-    return replace(trained, candidates=[*trained.candidates, Candidate("residual model", None, rejected=reason)])
 
 
 def _with_test(run: FitRun, source: PipelineState, trained: TrainedTranslation) -> Candidate | None:
@@ -210,7 +211,7 @@ def _train_both(run: FitRun) -> TrainedCandidates:
     """
     net, residual_recipe = run.net, run.recipe.residual_recipe()
     if reason := why_impossible(net, residual_recipe):
-        return _train_translation_instead(run, reason)
+        return _train_tested_translation(run, why_no_residual=reason)
     announce(f"fit: a residual model on top of the source pipeline, then {JOINT}, then a residual model on top of that")
     source = PipelineState.source(net)
     residual_run = replace(

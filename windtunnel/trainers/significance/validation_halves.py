@@ -11,18 +11,8 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.trainers.data.labelled_rows import LabelledRows
-from windtunnel.trainers.data.loader import DENSE_BYTES, dense_bytes
 from windtunnel.trainers.data.row_hashes import hash_rows
-
-MAX_RESIDUAL_ROWS = 200_000
-"""Rows that are collected of a loader, and that interactions are selected on."""
-
-
-def max_validation_rows(net: TranslatedPipeline) -> int:
-    """The most validation rows to collect: as many as a residual model takes, else those of ``DENSE_BYTES``."""
-    return MAX_RESIDUAL_ROWS if net.takes_residual_model() else DENSE_BYTES // dense_bytes(net, 1)
 
 
 class RowSubset(IntEnum):
@@ -34,7 +24,7 @@ class RowSubset(IntEnum):
 
 
 @dataclass(frozen=True)
-class SplitRows:
+class ValidationHalves:
     """Indices of the rows with a weight above 0, int64."""
 
     halves: list[Tensor]  # the indices of the rows in each half, ascending
@@ -62,7 +52,7 @@ class SplitRows:
         yield RowSubset.SECOND_HALF, first
 
 
-def split_rows(labelled: LabelledRows, seed: int) -> SplitRows:
+def split_in_halves(labelled: LabelledRows, seed: int) -> ValidationHalves:
     """Split encoded rows into halves; rows of weight 0 are in neither.
 
     Which half a row is in depends on a hash of its values, not on its place, so that the same rows in another order
@@ -80,4 +70,4 @@ def split_rows(labelled: LabelledRows, seed: int) -> SplitRows:
     key = hash_rows(*columns)
     copy = pd.Series(key).groupby(key).cumcount().to_numpy()
     order = torch.from_numpy(hash_rows(key, copy, np.full(len(rows), seed)).argsort(kind="stable"))
-    return SplitRows([rows[half.sort().values] for half in order.tensor_split(2)], rows[order])
+    return ValidationHalves([rows[half.sort().values] for half in order.tensor_split(2)], rows[order])

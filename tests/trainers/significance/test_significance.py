@@ -12,8 +12,9 @@ from windtunnel.objectives.row_blocks import balanced_order
 from windtunnel.program.head import Head
 from windtunnel.trainers.data.labelled_rows import LabelledRows, Targets
 from windtunnel.trainers.loop.evaluation import Evaluator
-from windtunnel.trainers.residual.significance import GROUPS, GroupLosses, compare_losses, compare_scores, group_losses
-from windtunnel.trainers.residual.validation_rows import SplitRows, split_rows
+from windtunnel.trainers.significance.group_losses import GROUPS, GroupLosses, group_losses
+from windtunnel.trainers.significance.significance_test import compare_losses, compare_scores
+from windtunnel.trainers.significance.validation_halves import ValidationHalves, split_in_halves
 
 AUROC = Metric("auroc", Head("binary", "sigmoid", "logistic"))
 
@@ -33,10 +34,10 @@ def scores_and_labels(count: int = 4000) -> tuple[Tensor, Tensor, Tensor]:
     return 1.5 * scores, scores, target.double()
 
 
-def hashed(scores: Tensor, target: Tensor) -> SplitRows:
+def hashed(scores: Tensor, target: Tensor) -> ValidationHalves:
     """Halves of rows whose only number is a score."""
     rows = Batch(scores, torch.zeros(len(target), 0, dtype=torch.int64))
-    return split_rows(LabelledRows(rows, Targets(target)), 0)
+    return split_in_halves(LabelledRows(rows, Targets(target)), 0)
 
 
 def standard_error(before: Tensor, after: Tensor, target: Tensor) -> float:
@@ -152,7 +153,7 @@ def test_rows_of_weight_0_are_as_if_they_were_not_there() -> None:
     wanted = group_losses(loss, after[there], Targets(target[there], weight[there]))
     assert torch.equal(found.loss, wanted.loss) and torch.equal(found.weight, wanted.weight)
     rows = Batch(after, torch.zeros(len(target), 0, dtype=torch.int64))
-    split = split_rows(LabelledRows(rows, Targets(target, weight)), 0)
+    split = split_in_halves(LabelledRows(rows, Targets(target, weight)), 0)
     assert torch.cat(split.halves).sort().values.tolist() == there.nonzero()[:, 0].tolist()
 
 
@@ -163,7 +164,7 @@ def test_the_halves_are_the_same_rows_in_any_order() -> None:
 
     def split(index: Tensor, seed: int) -> list[list[tuple[float, float]]]:
         rows = Batch(scores[index], torch.zeros(len(index), 0, dtype=torch.int64))
-        halves = split_rows(LabelledRows(rows, Targets(target[index])), seed).halves
+        halves = split_in_halves(LabelledRows(rows, Targets(target[index])), seed).halves
         pairs = [(scores[index][half, 0], target[index][half]) for half in halves]
         return [sorted(zip(*(part.tolist() for part in pair), strict=True)) for pair in pairs]
 
@@ -187,7 +188,7 @@ def test_a_metric_is_worse_if_it_changes_by_more_than_its_error() -> None:
     """Scores of the right size with a little noise are significant; with so much noise that ranks are lost, not."""
     _, right, target = scores_and_labels()
     rows = torch.arange(len(target))
-    of_halves = SplitRows([*rows.chunk(2)], rows)
+    of_halves = ValidationHalves([*rows.chunk(2)], rows)
     noise = torch.randn(right.shape, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     little, much = (
         compare_scores(EVALUATOR, of_halves, 4 * right, right + size * noise, Targets(target)) for size in (0.02, 0.5)
@@ -200,7 +201,7 @@ def test_scores_of_two_models_are_not_ranked_together() -> None:
     """The model of each half has an offset of its own, which no ranking within a half can see."""
     _, right, target = scores_and_labels()
     rows = torch.arange(len(target))
-    of_halves = SplitRows([*rows.chunk(2)], rows)
+    of_halves = ValidationHalves([*rows.chunk(2)], rows)
     offset = torch.where(torch.arange(len(target)) < len(target) // 2, 0.6, -0.6).unsqueeze(1)
     for scores in (right, right + offset):
         assert compare_scores(EVALUATOR, of_halves, 4 * right, scores, Targets(target)).significant

@@ -11,15 +11,16 @@ from windtunnel.objectives.metrics import Metric
 from windtunnel.program.records.fidelity import CalibrationRows
 from windtunnel.program.softening import rescale_probabilities, soften, trainable_when_soft
 from windtunnel.program.translated import TranslatedPipeline
+from windtunnel.trainers.candidates.candidate import Candidate
+from windtunnel.trainers.data.collected_rows import MAX_RESIDUAL_ROWS, max_validation_rows
 from windtunnel.trainers.data.labelled_rows import LabelledRows
 from windtunnel.trainers.loop.data_module import DataModule
 from windtunnel.trainers.loop.evaluation import Evaluation, Evaluator, evaluate_program
 from windtunnel.trainers.loop.training import TrainingResult
 from windtunnel.trainers.recipe import Recipe
-from windtunnel.trainers.residual.candidates import Candidate
-from windtunnel.trainers.residual.installation import PipelineState
-from windtunnel.trainers.residual.significance import SignificanceTest, compare_losses, compare_scores
-from windtunnel.trainers.residual.validation_rows import MAX_RESIDUAL_ROWS, max_validation_rows, split_rows
+from windtunnel.trainers.residual.pipeline_state import PipelineState
+from windtunnel.trainers.significance.significance_test import SignificanceTest, compare_losses, compare_scores
+from windtunnel.trainers.significance.validation_halves import split_in_halves
 
 JOINT = "joint training"
 """The name of the candidate."""
@@ -128,7 +129,7 @@ def compare_with_source(
     validation = LabelledRows.of(data.valid.collect(min(MAX_RESIDUAL_ROWS, max_validation_rows(net))))
     programs = source.exact_program(), net.program
     before, after = (net.run_in_slices(program, validation.rows) for program in programs)
-    split = split_rows(validation, recipe.seed)
+    split = split_in_halves(validation, recipe.seed)
     evaluator = Evaluator.of_scores(recipe, net.head, net.program)
     if evaluator.metric.method is not None:
         return compare_losses(evaluator.loss, split.shuffled, before, after, validation.targets)

@@ -16,12 +16,11 @@ from windtunnel.objectives.metrics import Metric
 from windtunnel.objectives.row_blocks import balanced_order
 from windtunnel.program.records.fit_record import NEEDS_MORE_ROWS
 from windtunnel.program.records.number_text import estimate_text
-from windtunnel.trainers.data.labelled_rows import LabelledRows, Targets
+from windtunnel.trainers.data.labelled_rows import Targets
 from windtunnel.trainers.loop.evaluation import Evaluator
-from windtunnel.trainers.residual.validation_rows import SplitRows
+from windtunnel.trainers.significance.group_losses import GroupLosses, group_losses
+from windtunnel.trainers.significance.validation_halves import ValidationHalves
 
-GROUPS = 100
-"""Groups of rows whose mean losses give the standard error."""
 METRIC_GROUPS = 20
 """Groups of rows whose metrics give the standard error of the metric."""
 CORRELATED = 1.3
@@ -73,7 +72,7 @@ class SignificanceTest:
 
 
 def compare_scores(
-    evaluator: Evaluator, split: SplitRows, before: Tensor, after: Tensor, targets: Targets
+    evaluator: Evaluator, split: ValidationHalves, before: Tensor, after: Tensor, targets: Targets
 ) -> SignificanceTest:
     """Test whether scores lower the loss, and do not worsen the metric by more than its standard error.
 
@@ -138,58 +137,3 @@ def _why_insignificant(gains: GroupLosses) -> str:
     if gains.mean > 0:
         return f"needs more than 1 standard error. {NEEDS_MORE_ROWS}"
     return "the loss gets no lower on rows that had no part in fitting"
-
-
-@dataclass(frozen=True)
-class GroupLosses:
-    """Losses of groups of rows, or differences of such losses."""
-
-    loss: Tensor  # ``[G]``, mean loss of each group
-    weight: Tensor  # ``[G]``, weight of its rows, or their number
-
-    def __sub__(self, other: GroupLosses) -> GroupLosses:
-        """Difference of the losses of the same rows."""
-        return GroupLosses(self.loss - other.loss, self.weight)
-
-    @property
-    def mean(self) -> float:
-        """sum_g W_g d_g / sum_g W_g over the groups where d_g is defined; NaN without such a group."""
-        defined = self._defined()
-        return float((defined.weight * defined.loss).sum() / defined.weight.sum())
-
-    @property
-    def standard_error(self) -> float:
-        """Standard error of the mean m, which is a ratio of sums over G groups.
-
-        sqrt(G / (G - 1) sum_g (W_g (d_g - m))^2) / sum_g W_g; for equal weights the standard deviation of d over
-        sqrt(G). Scaling all weights does not change it.
-        """
-        defined, count = self._defined(), int((~self.loss.isnan()).sum())
-        deviation = defined.weight * (defined.loss - self.mean)
-        return float((deviation.square().sum() * count / (count - 1)).sqrt() / defined.weight.sum())
-
-    def exceeds_standard_error(self) -> bool:
-        """Whether the mean exceeds its standard error, or 0 if there is a single group; False without a group.
-
-        A group where a custom loss is undefined, because it lacks a class, does not count.
-        """
-        count = int((~self.loss.isnan()).sum())
-        return count > 0 and math.isfinite(self.mean) and self.mean > (self.standard_error if count > 1 else 0.0)
-
-    def _defined(self) -> GroupLosses:
-        defined = ~self.loss.isnan()
-        return GroupLosses(self.loss[defined], self.weight[defined])
-
-
-def group_losses(loss: Loss, scores: Tensor, targets: Targets) -> GroupLosses:
-    """Loss of each of ``GROUPS`` groups of neighbouring rows, or of each row.
-
-    Neighbouring rows are grouped, so that the standard error includes correlation over time. Rows of weight 0 are left
-    out.
-    """
-    counted = LabelledRows(scores, targets).counted()
-    order = balanced_order(counted.targets.target)
-    groups = [counted.take(rows) for rows in order.tensor_split(min(GROUPS, len(order)))]
-    losses = torch.stack([loss(group.rows, *group.targets) for group in groups])
-    weights = [len(group) if group.targets.weight is None else float(group.targets.weight.sum()) for group in groups]
-    return GroupLosses(losses, losses.new_tensor(weights))

@@ -10,10 +10,12 @@ from torch import Tensor
 from windtunnel.encode import Batch
 from windtunnel.objectives.losses import CustomLoss
 from windtunnel.objectives.metrics import Metric
+from windtunnel.trainers.candidates.candidate import Candidate, select
+from windtunnel.trainers.candidates.installed_part import part_to_install
+from windtunnel.trainers.candidates.residual_candidates import FEWEST_ROWS
 from windtunnel.trainers.recipe import Recipe
 from windtunnel.trainers.residual.boosted.features import BoostedFeatures, fit_features
 from windtunnel.trainers.residual.boosted.fit_boosted import fit_boosted
-from windtunnel.trainers.residual.candidates import FEWEST_ROWS, Candidate, part_to_install, select
 from windtunnel.trainers.residual.setup import ResidualSetup
 
 MIN_ROWS = 3000
@@ -22,22 +24,23 @@ NO_TREE = "no tree lowers the loss of the validation rows"
 
 
 def add_boosted(setup: ResidualSetup, candidates: Sequence[Candidate], recipe: Recipe) -> list[Candidate]:
-    """The candidates, and behind them the boosted residual on top of the best of these, whose place it takes.
+    """The candidates, and behind them the boosted residual, which is built on the best of them.
 
-    With fewer than ``MIN_ROWS`` training rows there is no boosted residual, and none with a custom loss, whose
-    derivatives for single rows may not be defined.
+    If it passes its test, it replaces all candidates that change the scores of the pipeline. With fewer than
+    ``MIN_ROWS`` training rows there is no boosted residual, and none with a custom loss, whose derivatives for single
+    rows may not be defined.
     """
     if isinstance(setup.evaluator.loss, CustomLoss) or len(setup.train_rows) < MIN_ROWS:
         return list(candidates)
-    rows, metric = (setup.train_rows, setup.validation_halves.rows), setup.evaluator.metric
+    rows, metric = (setup.train_rows, setup.half_models.rows), setup.evaluator.metric
     features = fit_features(setup.pipeline.head, setup.coder, *rows, setup.evaluator.loss, recipe.seed)
     if features is None:
         return list(candidates)
     boosted = _candidate(select(candidates, metric), setup, features, recipe)
-    return [*candidates, boosted] if recipe.select == "best_epoch" else in_their_place(boosted, candidates, metric)
+    return [*candidates, boosted] if recipe.select == "best_epoch" else replace_by_boosted(boosted, candidates, metric)
 
 
-def in_their_place(boosted: Candidate, candidates: Sequence[Candidate], metric: Metric) -> list[Candidate]:
+def replace_by_boosted(boosted: Candidate, candidates: Sequence[Candidate], metric: Metric) -> list[Candidate]:
     """The candidates and the boosted residual, which replaces those that change the scores of the pipeline.
 
     These are rejected even if their metric is better: the validation rows selected their interactions, so that it is
@@ -45,12 +48,12 @@ def in_their_place(boosted: Candidate, candidates: Sequence[Candidate], metric: 
     rows (docs/tried.md). If the boosted residual is rejected itself, or the metric of the pipeline is better, it
     replaces nothing.
     """
-    pipelines = [candidate for candidate in candidates if candidate.test is None]
-    if select([*pipelines, boosted], metric) is not boosted:
+    unchanged = [candidate for candidate in candidates if not candidate.changes_scores]
+    if select([*unchanged, boosted], metric) is not boosted:
         return [*candidates, boosted]
     reason = f"{boosted.name} replaces it: validation rows had a part in it, so its {metric.name} looks too good"
     others = [
-        each if each.test is None or each.rejected else replace(each, rejected=reason, is_replaced=True)
+        replace(each, rejected=reason, is_replaced=True) if each.changes_scores and not each.rejected else each
         for each in candidates
     ]
     return [*others, boosted]
@@ -64,7 +67,7 @@ def _candidate(best: Candidate, setup: ResidualSetup, features: BoostedFeatures,
     hardly any change is significantly worse; there it must be significantly better.
     """
     name = "boosted residual" if best.residual is None else f"{best.name} + boosted"
-    halves, residual, train = setup.validation_halves, best.residual, setup.train_rows
+    halves, residual, train = setup.half_models, best.residual, setup.train_rows
     of_best = halves.pipeline_scores if best.other_half_scores is None else best.other_half_scores
     rows = train.with_rows(setup.split_scores(train.rows)[1]), halves.rows.with_rows(of_best)
     boosted = fit_boosted(features, *rows, halves.split, setup.evaluator.loss, setup.initial.model.unit, recipe.seed)

@@ -7,10 +7,11 @@ import pytest
 
 from windtunnel.objectives.metrics import Metric
 from windtunnel.program.head import Head
+from windtunnel.trainers.candidates.boosted_candidate import replace_by_boosted
+from windtunnel.trainers.candidates.candidate import Candidate, select
+from windtunnel.trainers.candidates.candidate_results import candidate_results
 from windtunnel.trainers.loop.evaluation import Evaluation
-from windtunnel.trainers.residual.boosted.boosted_candidate import in_their_place
-from windtunnel.trainers.residual.candidates import Candidate, candidate_results, select
-from windtunnel.trainers.residual.significance import SignificanceTest
+from windtunnel.trainers.significance.significance_test import SignificanceTest
 
 
 @pytest.mark.parametrize(
@@ -40,7 +41,8 @@ def test_it_takes_the_place_of_others_unless_it_is_rejected_or_the_pipeline_is_b
         Candidate("residual model", Evaluation(0.5, 0.83), test=test),
     ]
     metric = Metric("auroc", Head("binary", "sigmoid", "logistic", classes=np.arange(2)))
-    of_all = in_their_place(Candidate("mean", Evaluation(0.5, auroc), test=test, rejected=rejected), candidates, metric)
+    boosted = Candidate("mean", Evaluation(0.5, auroc), test=test, rejected=rejected)
+    of_all = replace_by_boosted(boosted, candidates, metric)
     assert [each.name for each in of_all] == [*(each.name for each in candidates), "mean"]
     assert select(of_all, metric).name == kept
     reasons = [each.rejected for each in of_all[2:4]]

@@ -12,16 +12,16 @@ from windtunnel.trainers.data.labelled_rows import LabelledRows
 from windtunnel.trainers.loop.evaluation import Evaluator
 from windtunnel.trainers.residual.init_scores import split_scores
 from windtunnel.trainers.residual.residual_stages import ResidualForTraining
-from windtunnel.trainers.residual.significance import SignificanceTest, compare_scores
-from windtunnel.trainers.residual.validation_rows import SplitRows
+from windtunnel.trainers.significance.significance_test import SignificanceTest, compare_scores
+from windtunnel.trainers.significance.validation_halves import ValidationHalves
 
 
 @dataclass(frozen=True)
-class ValidationHalves:
+class HalfModels:
     """The validation rows, and for each half of them the residual model that was selected on it."""
 
     rows: LabelledRows  # validation rows with init scores
-    split: SplitRows
+    split: ValidationHalves
     residuals: Sequence[ResidualForTraining | None]  # by ``split.halves``; None where no column was selected
     evaluator: Evaluator
     # ``[rows, K]``, scores of the interactions alone for the validation rows, by the model of the other half;

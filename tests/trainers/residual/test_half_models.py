@@ -20,7 +20,7 @@ from windtunnel.trainers.loop.training import TrainingResult, train
 from windtunnel.trainers.recipe import Recipe
 from windtunnel.trainers.residual import residual_training, setup
 from windtunnel.trainers.residual.residual_training import TrainedResidual, train_residual
-from windtunnel.trainers.residual.validation_rows import SplitRows
+from windtunnel.trainers.significance.validation_halves import ValidationHalves
 
 COUNT = 1000
 """Validation rows."""
@@ -36,7 +36,7 @@ def rows(count: int, seed: int, noise: int = 0) -> tuple[Any, Any]:
 def trained(monkeypatch: pytest.MonkeyPatch, valid: tuple[Any, Any]) -> TrainedResidual:
     """A residual model, with the first and the second half of the validation rows as halves."""
     halves = [*torch.arange(COUNT).tensor_split(2)]
-    monkeypatch.setattr(setup, "split_rows", lambda *_: SplitRows(halves, torch.arange(COUNT)))
+    monkeypatch.setattr(setup, "split_in_halves", lambda *_: ValidationHalves(halves, torch.arange(COUNT)))
     train = rows(3000, 0)
     net = windtunnel.translate(LogisticRegression().fit(*train))
     recipe = Recipe(epochs=20, batch_size=64)

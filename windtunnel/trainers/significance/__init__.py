@@ -1,0 +1,1 @@
+"""Tests on validation rows of whether a change is significantly better."""
