@@ -16,7 +16,7 @@ from sklearn.multiclass import OneVsRestClassifier
 
 import windtunnel
 from windtunnel.errors import InvalidOption
-from windtunnel.trainers import train_candidates
+from windtunnel.trainers.candidates import train_candidates
 from windtunnel.trainers.residual.residual_training import TrainedResidual, train_residual
 
 STEPS: dict[str, Any] = {"max_steps": 120, "val_check_interval": 40, "progress": False, "accelerator": "cpu"}

@@ -24,7 +24,7 @@ import windtunnel
 from windtunnel.errors import BadFile, BadInput, InvalidOption
 from windtunnel.modules.trees.hard import HardTrees
 from windtunnel.modules.trees.soft.trees import SoftTrees
-from windtunnel.trainers import finetune
+from windtunnel.trainers.candidates import installed_part
 from windtunnel.trainers.loop.evaluation import Evaluation
 from windtunnel.trainers.residual import residual_training
 from windtunnel.trainers.residual.half_models import HalfModels
@@ -197,7 +197,7 @@ def test_without_a_significant_residual_model_the_exact_trees_are_installed(monk
 def test_trees_trained_without_a_residual_model_are_replaced_by_a_better_source(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    nothing = NoResidual("the rows are too few")
+    nothing = NoResidual("the rows are too few", only_rows_prevent_it=True)
     monkeypatch.setattr("windtunnel.trainers.candidates.train_candidates.prepare_residual", lambda *_: nothing)
     train, valid = of_kind("three classes", product=True)
     source = LGBMClassifier(**BOOSTED).fit(*train)
@@ -258,7 +258,7 @@ def test_a_change_that_is_no_better_than_the_source_once_it_is_shrunken_is_not_k
     net = windtunnel.translate(LogisticRegression().fit(*train))
     start = windtunnel.translate(LogisticRegression().fit(*train)).fit(train, valid, epochs=1, progress=False).history
     assert start is not None
-    monkeypatch.setattr(finetune, "_evaluate_part", lambda *_: Evaluation(0.0, start.start))
+    monkeypatch.setattr(installed_part, "_evaluate_part", lambda *_: Evaluation(0.0, start.start))
     history = net.fit(train, valid, epochs=1, progress=False).history
     assert history is not None and history.kept is not None and history.kept.name == "translation"
     assert any("gives no better auroc than translation" in candidate.reason for candidate in history.candidates)

@@ -114,10 +114,13 @@ def test_an_interrupt_keeps_new_categories_with_what_was_learned_of_them() -> No
     assert len(net.predict(new)) == len(new)
 
 
-@pytest.mark.parametrize("comparison", ["train_candidates.residual_candidates", "finetune._select_as_installed"])
+@pytest.mark.parametrize(
+    "comparison", ["candidates.train_candidates.residual_candidates", "finetune.select_as_installed"]
+)
 def test_an_interrupt_while_models_are_compared_loses_none(comparison: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    module = import_module(f"windtunnel.trainers.{comparison.split('.')[0]}")
-    compare, calls = getattr(module, comparison.split(".")[1]), list[Any]()
+    file, _, function = comparison.rpartition(".")
+    module = import_module(f"windtunnel.trainers.{file}")
+    compare, calls = getattr(module, function), list[Any]()
 
     def interrupted(*arguments: Any) -> Any:
         calls.append(arguments)
@@ -129,7 +132,7 @@ def test_an_interrupt_while_models_are_compared_loses_none(comparison: str, monk
     train, valid = ((X[part], X[part, 0] * X[part, 1] > 0) for part in (slice(1200), slice(1200, None)))
     whole, net = (windtunnel.translate(LogisticRegression().fit(*train)) for _ in range(2))
     whole.fit(train, valid, **TWO_EPOCHS)
-    monkeypatch.setattr(module, comparison.split(".")[1], interrupted)
+    monkeypatch.setattr(module, function, interrupted)
     with pytest.raises(KeyboardInterrupt) as caught:
         net.fit(train, valid, **TWO_EPOCHS)
     assert "compared and installed" in caught.value.__notes__[0] and len(calls) == 2
