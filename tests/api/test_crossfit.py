@@ -110,7 +110,7 @@ def test_numbers_of_a_fit_are_of_out_of_fold_scores() -> None:
 
 
 def test_members_over_wide_sparse_rows_have_out_of_fold_scores_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("windtunnel.trainers.data.loader.DENSE_BYTES", 0)
+    monkeypatch.setattr("windtunnel.trainers.data.loader.DENSE_BYTES_OF_FIT", 0)
     random = np.random.default_rng(0)
     X = sparse.random_array((400, 1200), density=0.01, format="csr", rng=random)
     y, time, held_out = random.integers(0, 2, 400), np.arange(400), slice(360, None)
@@ -306,7 +306,7 @@ def test_latest_rows_of_weight_zero_do_not_validate() -> None:
 
 
 def test_a_fitted_pipeline_over_wide_sparse_rows_is_compared_with_its_members(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("windtunnel.trainers.data.loader.DENSE_BYTES", 1 << 16)
+    monkeypatch.setattr("windtunnel.trainers.data.loader.DENSE_BYTES_OF_FIT", 1 << 16)
     X = sparse.random(900, 1200, 0.01, random_state=0, format="csr")
     y = np.asarray(X[:, :300].sum(axis=1)).ravel() > 1.2
     source = LogisticRegression().fit(X[:600], y[:600])

@@ -111,8 +111,8 @@ def test_training_makes_batches_dense_not_all_rows(monkeypatch: pytest.MonkeyPat
     rows, target, histories = X[:, :40], np.digitize(Y, [0]), []
     source = make_pipeline(TfidfTransformer(), LogisticRegression()).fit(rows, target)
     monkeypatch.setattr(translated, "MOST_RESIDUAL_COLUMNS", 20)
-    for dense_bytes in (loader.DENSE_BYTES, 64 * 8 * 40):
-        monkeypatch.setattr(loader, "DENSE_BYTES", dense_bytes)
+    for dense_bytes in (loader.DENSE_BYTES_OF_FIT, 64 * 8 * 40):
+        monkeypatch.setattr(loader, "DENSE_BYTES_OF_FIT", dense_bytes)
         monkeypatch.setattr(loader, "SPARSE_BYTES", dense_bytes)
         net = windtunnel.translate(source, calibrate=rows[:50])
         train, valid = (rows[:200], target[:200]), (rows[200:], target[200:])

@@ -28,7 +28,7 @@ from windtunnel.trainers.candidates import installed_part
 from windtunnel.trainers.loop.evaluation import Evaluation
 from windtunnel.trainers.residual import residual_training
 from windtunnel.trainers.residual.half_models import HalfModels
-from windtunnel.trainers.residual.setup import NoResidual
+from windtunnel.trainers.residual.preparation import NoResidual
 from windtunnel.trainers.significance.significance_test import SignificanceTest
 
 INSIGNIFICANT = SignificanceTest(0.0, 1.0, rows=500, reason="no gain")

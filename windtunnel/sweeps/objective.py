@@ -20,9 +20,9 @@ from windtunnel.sweeps.rows import SharedRows, calibration_rows, digest
 from windtunnel.sweeps.settings import Settings
 from windtunnel.sweeps.space import RISKY, TRANSLATE_OPTIONS, default_space
 from windtunnel.trainers.loop.module import FineTuning
-from windtunnel.trainers.loop.trained_net import TrainedNet
+from windtunnel.trainers.loop.net_to_train import NetToTrain
 from windtunnel.trainers.recipe import Recipe
-from windtunnel.trainers.residual.setup import residual_base_for_loss
+from windtunnel.trainers.residual.preparation import residual_base_for_loss
 
 CAUTIOUS_TRIALS = 10
 """So many first trials of the default space do not vary start and temperature."""
@@ -70,7 +70,7 @@ class Objective:
         residual = self.takes_residual and {**settings.recipe_options, **fixed}.get("residual", True)
         resolve = Recipe.resolve if residual else Recipe.resolve_joint
         self.recipe = resolve(settings.recipe, self._overrides({}))  # the one that ``fit`` trains with
-        metric = FineTuning(TrainedNet.of(net, self.recipe), self.recipe).metric
+        metric = FineTuning(NetToTrain.of(net, self.recipe), self.recipe).metric
         self.metric, self.greater_is_better = metric.name, metric.greater_is_better
         self.rows = SharedRows(net, settings.train, settings.valid)
         # Steps on the host may take long, and run once for the rows of the sweep.

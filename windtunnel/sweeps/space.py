@@ -12,7 +12,7 @@ from windtunnel.program.translate_options import check_options
 from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.trainers.loop.dropout import dropped_modules, has_dropout
 from windtunnel.trainers.recipe import Recipe
-from windtunnel.trainers.residual.setup import residual_base_for_loss
+from windtunnel.trainers.residual.preparation import residual_base_for_loss
 
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution

@@ -129,7 +129,7 @@ def _changed_scores(net: TranslatedPipeline, candidate: Candidate, data: DataMod
 
 
 def _install(net: TranslatedPipeline, best: Candidate) -> None:
-    """Give the translation the pipeline and the residual models of the selected candidate, these shrunken."""
+    """Give the translation the pipeline of the selected candidate, and ``installed_part`` of its residual models."""
     assert best.pipeline is not None  # it is not rejected
     best.pipeline.install(net)
     if best.boosted is not None:

@@ -34,7 +34,7 @@ def test_rows_that_make_no_batch_once_some_are_held_out(options: dict[str, str])
 def test_a_part_of_rows_that_are_encoded_batch_by_batch_comes_from_all_of_them(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(loader, "DENSE_BYTES", 2**20)
+    monkeypatch.setattr(loader, "DENSE_BYTES_OF_FIT", 2**20)
     X, y = sparse.random(2000, 20_000, 0.001, "csr", random_state=0), np.repeat([0, 1], 1000)
     net = windtunnel.translate(LogisticRegression(max_iter=500).fit(X[::2], y[::2]))
     valid = DataModule(net, (X[::2], y[::2]), (X[1::2], y[1::2])).valid

@@ -28,7 +28,7 @@ def test_wide_sparse_rows_are_not_made_dense_for_a_summary(monkeypatch: pytest.M
     X = sparse.random(3000, 1500, density=0.01, format="csr", random_state=0)
     y = np.asarray(X[:, :50].sum(axis=1)).ravel() > 0.2
     collected: list[int] = []
-    monkeypatch.setattr("windtunnel.trainers.data.loader.DENSE_BYTES", 2**20)
+    monkeypatch.setattr("windtunnel.trainers.data.loader.DENSE_BYTES_OF_FIT", 2**20)
 
     def collect(self: LazilyEncodedRows, limit: int) -> Any:
         collected.append(self.size)

@@ -19,7 +19,7 @@ from windtunnel.trainers.loop.best_checkpoint import BestCheckpoint
 from windtunnel.trainers.loop.data_module import DataModule
 from windtunnel.trainers.loop.devices import check_devices
 from windtunnel.trainers.loop.module import FineTuning
-from windtunnel.trainers.loop.trained_net import TrainedNet
+from windtunnel.trainers.loop.net_to_train import NetToTrain
 from windtunnel.trainers.loop.trainer_options import TrainerOptions
 from windtunnel.trainers.loop.weight_average import WeightAverage
 from windtunnel.trainers.recipe import Recipe
@@ -124,7 +124,7 @@ def test_lightning_itself_takes_the_parts() -> None:
     )
     net.train()
     with pytest.warns(FutureWarning, match="LeafSpec"):
-        trainer.fit(FineTuning(TrainedNet.of(net, Recipe()), Recipe()), datamodule=DataModule(net, rows()))
+        trainer.fit(FineTuning(NetToTrain.of(net, Recipe()), Recipe()), datamodule=DataModule(net, rows()))
     assert {"train_loss", "val_loss", "val_auroc"} <= trainer.callback_metrics.keys()
 
 
@@ -132,7 +132,7 @@ def test_the_weights_of_a_training_are_those_of_its_net() -> None:
     X, y = rows()
     source = LogisticRegression().fit(X[["x", "z"]], y)
     net = windtunnel.translate(source)
-    module = FineTuning(TrainedNet.of(net, Recipe()), Recipe())
+    module = FineTuning(NetToTrain.of(net, Recipe()), Recipe())
     assert {*module.state_dict()} == {f"net.{name}" for name in net.state_dict()}
 
 
@@ -173,7 +173,7 @@ def test_callbacks_see_each_validation_once() -> None:
 def test_an_epoch_without_validation_is_rejected() -> None:
     net = SmallNet(TASKS["binary"])
     with pytest.raises(BadInput, match="an epoch ended without validation"):
-        module = FineTuning(TrainedNet.of(net, Recipe()), Recipe())
+        module = FineTuning(NetToTrain.of(net, Recipe()), Recipe())
         BestCheckpoint(module).on_train_epoch_end(pl.Trainer(logger=False, enable_checkpointing=False), module)
 
 

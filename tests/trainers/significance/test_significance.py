@@ -13,7 +13,7 @@ from windtunnel.program.head import Head
 from windtunnel.trainers.data.labelled_rows import LabelledRows, Targets
 from windtunnel.trainers.loop.evaluation import Evaluator
 from windtunnel.trainers.significance.group_losses import GROUPS, GroupLosses, group_losses
-from windtunnel.trainers.significance.significance_test import compare_losses, compare_scores
+from windtunnel.trainers.significance.significance_test import compare_losses, compare_losses_and_metrics
 from windtunnel.trainers.significance.validation_halves import ValidationHalves, split_in_halves
 
 AUROC = Metric("auroc", Head("binary", "sigmoid", "logistic"))
@@ -90,7 +90,9 @@ def test_the_order_of_rows_does_not_matter_to_the_metric() -> None:
     before, after = 4 * right, right + 0.5 * torch.randn(right.shape, generator=torch.Generator().manual_seed(1))
     orders = [torch.randperm(len(target), generator=torch.Generator().manual_seed(seed)) for seed in range(3)]
     reasons = {
-        compare_scores(EVALUATOR, hashed(right[o], target[o]), before[o], after[o], Targets(target[o])).reason
+        compare_losses_and_metrics(
+            EVALUATOR, hashed(right[o], target[o]), before[o], after[o], Targets(target[o])
+        ).reason
         for o in orders
     }
     assert len(reasons) == 1 and "auroc changes by -" in reasons.pop()
@@ -191,7 +193,8 @@ def test_a_metric_is_worse_if_it_changes_by_more_than_its_error() -> None:
     of_halves = ValidationHalves([*rows.chunk(2)], rows)
     noise = torch.randn(right.shape, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     little, much = (
-        compare_scores(EVALUATOR, of_halves, 4 * right, right + size * noise, Targets(target)) for size in (0.02, 0.5)
+        compare_losses_and_metrics(EVALUATOR, of_halves, 4 * right, right + size * noise, Targets(target))
+        for size in (0.02, 0.5)
     )
     assert little.significant
     assert not much.significant and "auroc changes by -" in much.reason
@@ -204,7 +207,7 @@ def test_scores_of_two_models_are_not_ranked_together() -> None:
     of_halves = ValidationHalves([*rows.chunk(2)], rows)
     offset = torch.where(torch.arange(len(target)) < len(target) // 2, 0.6, -0.6).unsqueeze(1)
     for scores in (right, right + offset):
-        assert compare_scores(EVALUATOR, of_halves, 4 * right, scores, Targets(target)).significant
+        assert compare_losses_and_metrics(EVALUATOR, of_halves, 4 * right, scores, Targets(target)).significant
     pooled = [EVALUATOR.evaluate_scores(scores, Targets(target)).metric for scores in (right, right + offset)]
     assert pooled[1] < pooled[0] - 0.02
 

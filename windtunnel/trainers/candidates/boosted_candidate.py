@@ -16,7 +16,7 @@ from windtunnel.trainers.candidates.residual_candidates import FEWEST_ROWS
 from windtunnel.trainers.recipe import Recipe
 from windtunnel.trainers.residual.boosted.features import BoostedFeatures, fit_features
 from windtunnel.trainers.residual.boosted.fit_boosted import fit_boosted
-from windtunnel.trainers.residual.setup import ResidualSetup
+from windtunnel.trainers.residual.preparation import ResidualSetup
 
 MIN_ROWS = 3000
 """With fewer training rows, target statistics of interactions are mostly noise."""

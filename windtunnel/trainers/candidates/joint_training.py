@@ -19,7 +19,11 @@ from windtunnel.trainers.loop.evaluation import Evaluation, Evaluator, evaluate_
 from windtunnel.trainers.loop.training import TrainingResult
 from windtunnel.trainers.recipe import Recipe
 from windtunnel.trainers.residual.pipeline_state import PipelineState
-from windtunnel.trainers.significance.significance_test import SignificanceTest, compare_losses, compare_scores
+from windtunnel.trainers.significance.significance_test import (
+    SignificanceTest,
+    compare_losses,
+    compare_losses_and_metrics,
+)
 from windtunnel.trainers.significance.validation_halves import split_in_halves
 
 JOINT = "joint training"
@@ -133,4 +137,4 @@ def compare_with_source(
     evaluator = Evaluator.of_scores(recipe, net.head, net.program)
     if evaluator.metric.method is not None:
         return compare_losses(evaluator.loss, split.shuffled, before, after, validation.targets)
-    return compare_scores(evaluator, split, before, after, validation.targets)
+    return compare_losses_and_metrics(evaluator, split, before, after, validation.targets)

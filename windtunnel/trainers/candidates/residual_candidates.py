@@ -16,8 +16,8 @@ from windtunnel.trainers.recipe import Recipe
 from windtunnel.trainers.residual.half_models import HalfModels
 from windtunnel.trainers.residual.init_scores import InitScorer
 from windtunnel.trainers.residual.pipeline_state import PipelineState
+from windtunnel.trainers.residual.preparation import ResidualSetup
 from windtunnel.trainers.residual.residual_training import NO_COLUMN, TrainedResidual
-from windtunnel.trainers.residual.setup import ResidualSetup
 from windtunnel.trainers.significance.significance_test import SignificanceTest
 
 FEWEST_ROWS = 100
@@ -47,7 +47,7 @@ def _pipeline_candidates(
     net: TranslatedPipeline, data: DataModule, setup: ResidualSetup, recipe: Recipe
 ) -> list[Candidate]:
     """The candidates without a residual model."""
-    source, weighted = PipelineState.source(net), setup.weighted
+    source, weighted = PipelineState.source(net), setup.weighted_trees
     base = setup.pipeline.program
 
     def candidate(name: str, modules: Mapping[int, Module]) -> Candidate:

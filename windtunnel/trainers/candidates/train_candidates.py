@@ -32,13 +32,13 @@ from windtunnel.trainers.interrupts import despite_interrupt
 from windtunnel.trainers.loop.checkpoints import CheckpointOptions
 from windtunnel.trainers.loop.data_module import DataModule
 from windtunnel.trainers.loop.evaluation import Evaluator, evaluate_program
-from windtunnel.trainers.loop.trained_net import TrainedNet
+from windtunnel.trainers.loop.net_to_train import NetToTrain
 from windtunnel.trainers.loop.trainer_options import TrainerOptions
 from windtunnel.trainers.loop.training import TrainingResult, train as train_net
 from windtunnel.trainers.recipe import Recipe
 from windtunnel.trainers.residual.pipeline_state import PipelineState
+from windtunnel.trainers.residual.preparation import NoResidual, prepare_residual, why_impossible
 from windtunnel.trainers.residual.residual_training import train_residual
-from windtunnel.trainers.residual.setup import NoResidual, prepare_residual, why_impossible
 
 UNTESTABLE = "without validation rows no change can be tested"
 UNBOOSTED = "the translation holds the best model without a boosted residual, whose training ended here"
@@ -166,7 +166,7 @@ def _train_translation(run: FitRun) -> TrainedTranslation:
     softened = net.softening_pending
     source = source_candidate(net, data, run.joint_recipe)
     prepare_joint_training(net, _calibration_rows(net, data, run.lightning.processes))
-    trained = TrainedNet.of(net, run.joint_recipe)
+    trained = NetToTrain.of(net, run.joint_recipe)
     with float32_sums(net.program):
         result = train_net(trained, data, run.joint_recipe, run.lightning, run.checkpoints)
     return TrainedTranslation.of(net, trained.metric, result, source, softened=softened)

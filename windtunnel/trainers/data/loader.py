@@ -18,7 +18,7 @@ from windtunnel.trainers.data.encoding import check_weights, encode
 from windtunnel.trainers.data.schema import BatchSchema
 from windtunnel.trainers.recipe import LARGEST_BATCH
 
-DENSE_BYTES = 2**28
+DENSE_BYTES_OF_FIT = 2**28
 """Sparse rows of many columns that take more as dense numbers are made dense batch by batch."""
 
 
@@ -70,7 +70,7 @@ def loader(
     raw = None
     by_batch = bool(net.hosts) and net.untranslated == "stream" and not isinstance(X, Batch)
     if sparse.issparse(X) and not net.takes_residual_model():  # which needs all rows
-        by_batch = by_batch or dense_bytes(net, X.shape[0]) > DENSE_BYTES
+        by_batch = by_batch or dense_bytes(net, X.shape[0]) > DENSE_BYTES_OF_FIT
     if by_batch:
         raw = _sliceable(to_arrays(X), net.encoder.flat)
         X, y = Batch(torch.empty(raw.shape[0], 0), torch.arange(raw.shape[0]).unsqueeze(1)), to_arrays(y)

@@ -20,8 +20,8 @@ from windtunnel.objectives.losses import loss_for
 from windtunnel.trainers.data.labelled_rows import LabelledRows
 from windtunnel.trainers.loop.compiled import check_accumulation, check_tables, compiled, explained
 from windtunnel.trainers.loop.evaluation import RunningEvaluation
+from windtunnel.trainers.loop.net_to_train import NetToTrain
 from windtunnel.trainers.loop.running_mean import RunningMean
-from windtunnel.trainers.loop.trained_net import TrainedNet
 from windtunnel.trainers.optimizers.row_adam import RowAdam
 from windtunnel.trainers.optimizers.visited_rows import VisitedRows
 from windtunnel.trainers.processes import check_equal_weights, gather, process_weight, rank, world
@@ -34,7 +34,7 @@ class FineTuning(pl.LightningModule):
     ``tables`` are the rows of large tables that are trained by rows, by the name of the parameter.
     """
 
-    def __init__(self, trained: TrainedNet, recipe: Recipe, tables: Mapping[str, VisitedRows] | None = None) -> None:
+    def __init__(self, trained: NetToTrain, recipe: Recipe, tables: Mapping[str, VisitedRows] | None = None) -> None:
         super().__init__()
         self.net, self.metric = trained.module, trained.metric
         self._trained = trained  # no module, so that its program is not in the weights a second time

@@ -14,8 +14,8 @@ from pytorch_lightning.loggers import CSVLogger, Logger, TensorBoardLogger
 
 from windtunnel.errors import BadInput, InvalidOption
 from windtunnel.trainers.loop.devices import check_devices, planned_processes, trainer_arguments
+from windtunnel.trainers.loop.net_to_train import NetToTrain
 from windtunnel.trainers.loop.quiet import quiet
-from windtunnel.trainers.loop.trained_net import TrainedNet
 from windtunnel.trainers.recipe import Recipe
 
 TRAINER_SETS = ("clip", "epochs", "max_steps", "val_check_interval")
@@ -92,7 +92,7 @@ class TrainerOptions:
         precision = trainer.precision if trainer.precision in _PRECISIONS else None
         return replace(hardware, accelerator=trainer.accelerator.name(), precision=precision)
 
-    def trainer_for(self, net: TrainedNet, recipe: Recipe, epochs: int | None) -> pl.Trainer:
+    def trainer_for(self, net: NetToTrain, recipe: Recipe, epochs: int | None) -> pl.Trainer:
         """The caller's Trainer, or a new one that trains a net by a recipe for at most so many epochs."""
         if self.trainer is not None:
             if recipe.schedule == "cosine" and self.trainer.max_epochs == -1:

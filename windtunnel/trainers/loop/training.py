@@ -28,9 +28,9 @@ from windtunnel.trainers.loop.dropout import dropout_at
 from windtunnel.trainers.loop.epoch_progress import EpochProgress
 from windtunnel.trainers.loop.evaluation import Evaluation, check_initial_value
 from windtunnel.trainers.loop.module import FineTuning
+from windtunnel.trainers.loop.net_to_train import NetToTrain
 from windtunnel.trainers.loop.quiet import quiet
 from windtunnel.trainers.loop.termination import Termination
-from windtunnel.trainers.loop.trained_net import TrainedNet
 from windtunnel.trainers.loop.trainer_options import TrainerOptions
 from windtunnel.trainers.loop.training_plan import TrainingPlan
 from windtunnel.trainers.loop.training_start import training_start
@@ -68,7 +68,7 @@ class TrainingResult:
 
 
 def train(
-    trained: TrainedNet, data: Loaders, recipe: Recipe, options: TrainerOptions, checkpoints: CheckpointOptions
+    trained: NetToTrain, data: Loaders, recipe: Recipe, options: TrainerOptions, checkpoints: CheckpointOptions
 ) -> TrainingResult:
     """Train a net; its module ends with its best weights, in eval mode, on the device where it was before.
 
@@ -188,7 +188,7 @@ def _keeping_initial_tables(net: Any, tables: Mapping[str, VisitedRows]) -> Iter
 
 
 @contextlib.contextmanager
-def _training_mode(trained: TrainedNet, dropout: float, best: BestCheckpoint) -> Iterator[None]:
+def _training_mode(trained: NetToTrain, dropout: float, best: BestCheckpoint) -> Iterator[None]:
     """Training mode with dropout; on exit the best weights, eval mode and the previous device."""
     net = trained.module
     device = next(net.parameters()).device

@@ -8,14 +8,14 @@ import torch
 from torch import Tensor
 
 from windtunnel.trainers.data.encoded_loader import EncodedLoader
-from windtunnel.trainers.loop.trained_net import TrainedNet
+from windtunnel.trainers.loop.net_to_train import NetToTrain
 
 MAX_NUMBERS = 100_000
 TOLERANCE = 1e-5
 """The part of a norm by which processors may differ."""
 
 
-def training_start(trained: TrainedNet, valid: EncodedLoader) -> dict[str, Any]:
+def training_start(trained: NetToTrain, valid: EncodedLoader) -> dict[str, Any]:
     """Names of what is trained, and sums of the initial weights and of validation rows in memory, as JSON values."""
     # Of a translation those before any training: an interrupted fit may be resumed with what it has trained so far.
     weights = trained.module.state_dict() if trained.initial_weights is None else trained.initial_weights

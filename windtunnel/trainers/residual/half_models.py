@@ -12,7 +12,7 @@ from windtunnel.trainers.data.labelled_rows import LabelledRows
 from windtunnel.trainers.loop.evaluation import Evaluator
 from windtunnel.trainers.residual.init_scores import split_scores
 from windtunnel.trainers.residual.residual_stages import ResidualForTraining
-from windtunnel.trainers.significance.significance_test import SignificanceTest, compare_scores
+from windtunnel.trainers.significance.significance_test import SignificanceTest, compare_losses_and_metrics
 from windtunnel.trainers.significance.validation_halves import ValidationHalves
 
 
@@ -43,6 +43,6 @@ class HalfModels:
         return self.pipeline_scores + self.interaction_scores if significant else self.pipeline_scores
 
     def compare(self, before: Tensor, after: Tensor) -> SignificanceTest:
-        """Compare two scores of the validation rows ``[rows, K]``; see ``compare_scores``."""
+        """Compare two scores of the validation rows ``[rows, K]``; see ``compare_losses_and_metrics``."""
         with torch.no_grad():
-            return compare_scores(self.evaluator, self.split, before, after, self.rows.targets)
+            return compare_losses_and_metrics(self.evaluator, self.split, before, after, self.rows.targets)

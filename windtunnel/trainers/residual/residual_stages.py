@@ -20,7 +20,7 @@ from windtunnel.modules.linear.residual_model import ResidualModel
 from windtunnel.program.head import Head
 from windtunnel.trainers.data.encoded_loader import EncodedLoader
 from windtunnel.trainers.loop.evaluation import Evaluator
-from windtunnel.trainers.loop.trained_net import TrainedNet
+from windtunnel.trainers.loop.net_to_train import NetToTrain
 from windtunnel.trainers.residual.init_scores import (
     ResidualInputs,
     add_offset,
@@ -93,10 +93,10 @@ class ResidualForTraining:
         return self.module.residual
 
     @property
-    def trained_net(self) -> TrainedNet:
+    def net_to_train(self) -> NetToTrain:
         """Its module, as Lightning trains it."""
         scale = self.gradient / USUAL_GRADIENT or 1.0
-        return TrainedNet(self.module, self.head, self.evaluator.metric, gradient_scale=scale)
+        return NetToTrain(self.module, self.head, self.evaluator.metric, gradient_scale=scale)
 
     def copy(self) -> ResidualForTraining:
         """One with weights of its own, to train."""

@@ -19,8 +19,8 @@ from windtunnel.trainers.loop.training import TrainingResult, train
 from windtunnel.trainers.processes import world
 from windtunnel.trainers.recipe import Recipe
 from windtunnel.trainers.residual.init_scores import split_scores
+from windtunnel.trainers.residual.preparation import ResidualSetup
 from windtunnel.trainers.residual.residual_stages import ResidualForTraining
-from windtunnel.trainers.residual.setup import ResidualSetup
 
 NO_COLUMN = "no column explains the residuals"
 UNTESTED = "the translation holds the best epoch, which is not tested any more"
@@ -53,7 +53,7 @@ def train_residual(
         initial = setup.evaluator.evaluate(residual.init_scores, setup.valid)
         training = TrainingResult.without_training(setup.evaluator.metric.name, initial, began, NO_COLUMN)
         return TrainedResidual(residual, training, torch.zeros_like(setup.half_models.interaction_scores))
-    training = train(residual.trained_net, setup.training_loaders(), recipe, lightning, checkpoints)
+    training = train(residual.net_to_train, setup.training_loaders(), recipe, lightning, checkpoints)
     if training.error is None and not training.best_epoch:
         return TrainedResidual(residual, training, torch.zeros_like(setup.half_models.interaction_scores))
     several_processes = lightning.trainer is not None and world() > 1
@@ -108,7 +108,7 @@ def _train_where_defined(
     evaluation = residual.evaluator.evaluate(residual.module, loaders.valid)
     if not all(map(math.isfinite, evaluation)):
         return None
-    return train(residual.trained_net, loaders, recipe, lightning, CheckpointOptions())
+    return train(residual.net_to_train, loaders, recipe, lightning, CheckpointOptions())
 
 
 def _column_scores(residual: ResidualForTraining, setup: ResidualSetup, index: Tensor | slice) -> Tensor:

@@ -22,13 +22,16 @@ from windtunnel.program.records.number_text import value_text
 from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.trainers.data.labelled_rows import LabelledRows, Targets
 from windtunnel.trainers.loop.evaluation import Evaluator
-from windtunnel.trainers.significance.significance_test import SignificanceTest, compare_scores
+from windtunnel.trainers.significance.significance_test import SignificanceTest, compare_losses_and_metrics
 from windtunnel.trainers.significance.validation_halves import ValidationHalves
 
 TREE_BLOCKS = 10
+"""Blocks of rounds of equal length, each with a weight."""
 STEPS = 200
 LEARNING_RATE = 0.02
+"""Steps of Adam and their rate: from 1 every weight can reach 0."""
 MAX_FITTED_ROWS = 10_000
+"""Validation rows that the weights are fitted on; few weights need no more."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +43,7 @@ class WeightedTrees:
     test: SignificanceTest
 
 
-def weighted_trees(
+def fit_tree_block_weights(
     net: TranslatedPipeline,
     program: Program,
     valid: LabelledRows,
@@ -72,7 +75,7 @@ def weighted_trees(
         for half_trees, (_, tested) in zip(trees_of_halves, split.tested_on(), strict=True):
             after[tested] = half_trees(inputs[tested])
         fitted = weighted(inputs)
-    test = compare_scores(evaluator, split, before, after, valid.targets)
+    test = compare_losses_and_metrics(evaluator, split, before, after, valid.targets)
     if test.significant:
         old, new = (evaluator.metric_of_scores(each, valid.targets) for each in (before, fitted))
         if evaluator.metric.better(old, new):

@@ -71,7 +71,7 @@ class SignificanceTest:
         return 1 - (self.standard_error / self.gain) ** 2
 
 
-def compare_scores(
+def compare_losses_and_metrics(
     evaluator: Evaluator, split: ValidationHalves, before: Tensor, after: Tensor, targets: Targets
 ) -> SignificanceTest:
     """Test whether scores lower the loss, and do not worsen the metric by more than its standard error.

@@ -16,7 +16,7 @@ from windtunnel.trainers.recipe import Recipe
 
 
 @dataclass(frozen=True)
-class TrainedNet:
+class NetToTrain:
     """A module that a training changes, and what the training needs to know about it.
 
     ``module(numbers [B, n], ids [B, m])`` gives raw scores ``[B, K]``. Gradients are those of the loss divided by

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from windtunnel.encode import Batch
+from windtunnel.modules.base import Module
 from windtunnel.modules.outputs.links import PROBABILITIES
 from windtunnel.program.residual_base import ResidualBase
 from windtunnel.program.translated import TranslatedPipeline
@@ -23,7 +24,7 @@ from windtunnel.trainers.residual.init_scores import InitScorer, split_scores
 from windtunnel.trainers.residual.interactions import RowsWithResiduals, fit_interactions
 from windtunnel.trainers.residual.pipeline_state import PipelineState
 from windtunnel.trainers.residual.residual_stages import ResidualForTraining
-from windtunnel.trainers.residual.tree_block_weights import WeightedTrees, weighted_trees
+from windtunnel.trainers.residual.tree_block_weights import WeightedTrees, fit_tree_block_weights
 from windtunnel.trainers.significance.validation_halves import split_in_halves
 
 
@@ -36,7 +37,7 @@ class ResidualSetup:
     coder: ColumnCoder
     # gives the init scores: the source pipeline, with tree-block weights where they are significant
     pipeline: PipelineState
-    weighted: WeightedTrees | None
+    weighted_trees: WeightedTrees | None
     # train, valid: the rows of ``fit`` with init scores
     train: EncodedLoader
     valid: EncodedLoader
@@ -94,28 +95,33 @@ def prepare_residual(net: TranslatedPipeline, data: DataModule, recipe: Recipe) 
         return NoResidual(why_impossible(net, recipe), only_rows_prevent_it=False)
     generator = torch.Generator().manual_seed(recipe.seed)
     validation = LabelledRows.of(data.valid.collect(MAX_RESIDUAL_ROWS))
-    split = split_in_halves(validation, recipe.seed)
-    if not all(map(len, split.halves)):
+    halves = split_in_halves(validation, recipe.seed)
+    if not all(map(len, halves.halves)):
         return NoResidual("a residual model needs two validation rows", only_rows_prevent_it=True)
     evaluator = Evaluator.of_scores(recipe, base.head, base.program)
-    weighted = weighted_trees(net, base.program, validation, split, evaluator, generator)
-    modules = dict(net.exact_modules)
-    if weighted is not None and weighted.test.significant:
-        modules[weighted.position] = weighted.trees
-    pipeline = PipelineState(base.program, modules, base.head)
+    weighted = fit_tree_block_weights(net, base.program, validation, halves, evaluator, generator)
+    pipeline = PipelineState(base.program, _modules_below(net, weighted), base.head)
     scorer = InitScorer(net, pipeline.exact_program())
     train, valid = scorer.add_to(data.train), scorer.add_to(data.valid)
-    scored = validation.with_rows(scorer.add_init_scores(validation.rows) if valid.rows is None else valid.rows)
-    counted = LabelledRows.of(train.collect(MAX_RESIDUAL_ROWS)).counted()
-    with_residuals = RowsWithResiduals.of(net, base.head, counted, scored, evaluator, generator)
-    initial, half_models = fit_interactions(with_residuals, scored, split, recipe.residual_rank, generator)
+    train_rows = LabelledRows.of(train.collect(MAX_RESIDUAL_ROWS)).counted()
+    valid_rows = validation.with_rows(scorer.add_init_scores(validation.rows) if valid.rows is None else valid.rows)
+    rows = RowsWithResiduals.of(net, base.head, train_rows, valid_rows, evaluator, generator)
+    initial, half_models = fit_interactions(rows, valid_rows, halves, recipe.residual_rank, generator)
     return ResidualSetup(
         initial=initial,
         half_models=half_models,
-        coder=with_residuals.coder,
+        coder=rows.coder,
         pipeline=pipeline,
-        weighted=weighted,
+        weighted_trees=weighted,
         train=train,
         valid=valid,
-        train_rows=counted,
+        train_rows=train_rows,
     )
+
+
+def _modules_below(net: TranslatedPipeline, weighted: WeightedTrees | None) -> dict[int, Module]:
+    """The exact modules of the pipeline below a residual model, with tree-block weights where they are significant."""
+    modules = dict(net.exact_modules)
+    if weighted is not None and weighted.test.significant:
+        modules[weighted.position] = weighted.trees
+    return modules
