@@ -18,7 +18,7 @@ from windtunnel.trainers.loop.data_module import DataModule
 from windtunnel.trainers.loop.trainer_options import TrainerOptions
 from windtunnel.trainers.loop.training import TrainingResult, train
 from windtunnel.trainers.recipe import Recipe
-from windtunnel.trainers.residual import residual_training, setup
+from windtunnel.trainers.residual import preparation, residual_training
 from windtunnel.trainers.residual.residual_training import TrainedResidual, train_residual
 from windtunnel.trainers.significance.validation_halves import ValidationHalves
 
@@ -36,12 +36,12 @@ def rows(count: int, seed: int, noise: int = 0) -> tuple[Any, Any]:
 def trained(monkeypatch: pytest.MonkeyPatch, valid: tuple[Any, Any]) -> TrainedResidual:
     """A residual model, with the first and the second half of the validation rows as halves."""
     halves = [*torch.arange(COUNT).tensor_split(2)]
-    monkeypatch.setattr(setup, "split_in_halves", lambda *_: ValidationHalves(halves, torch.arange(COUNT)))
+    monkeypatch.setattr(preparation, "split_in_halves", lambda *_: ValidationHalves(halves, torch.arange(COUNT)))
     train = rows(3000, 0)
     net = windtunnel.translate(LogisticRegression().fit(*train))
     recipe = Recipe(epochs=20, batch_size=64)
-    prepared = setup.prepare_residual(net, DataModule(net, train, valid, recipe), recipe)
-    assert isinstance(prepared, setup.ResidualSetup)
+    prepared = preparation.prepare_residual(net, DataModule(net, train, valid, recipe), recipe)
+    assert isinstance(prepared, preparation.ResidualSetup)
     return train_residual(prepared, recipe, TrainerOptions(), CheckpointOptions())
 
 
