@@ -62,12 +62,6 @@ def split_scores(rows: Batch, outputs: int) -> tuple[Batch, Tensor]:
     return Batch(rows.numbers[:, :-outputs], rows.ids), rows.numbers[:, -outputs:]
 
 
-def add_offset(rows: Batch, offset: Tensor) -> Batch:
-    """Rows whose init scores are increased by an offset ``[N, K]``."""
-    rows, scores = split_scores(rows, offset.shape[1])
-    return append_scores(rows, scores + offset)
-
-
 def concat(rows: Batch) -> Tensor:
     """Numbers and ids in one tensor, as a residual model takes them."""
     return torch.cat([rows.numbers, rows.ids.to(rows.numbers.dtype)], dim=1)

@@ -26,9 +26,12 @@ MAX_ITERATIONS = 100
 class Residuals:
     """Codes and residuals of rows."""
 
-    codes: Tensor  # int64 ``[N, C]``
+    codes: Tensor  # int64 ``[N, C]``; a column lies together in memory, as interactions read single ones
     values: Tensor  # ``[N, K]``, negative gradients of the loss by the scores, rescaled, times ``weight``
     weight: Tensor | None = None  # ``[N]``, with a mean of 1; None if each row counts once
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "codes", self.codes.t().contiguous().t())
 
     def sample(self, size: int, generator: torch.Generator) -> Residuals:
         """At most ``size`` random rows."""
@@ -73,11 +76,11 @@ class Interaction:
         return cls(columns, sizes, min(math.prod(sizes), max_cells + 1))
 
     def cells(self, codes: Tensor) -> Tensor:
-        """Cell of each row, int64 ``[N]``, as ``interaction_cells`` computes it; only hashed ones need a remainder."""
-        number = codes.new_zeros(len(codes))
+        """Cell of each row, int64 ``[N]``, as ``interaction_cells`` computes it; small numbers need no remainder."""
+        number, numbers = codes.new_zeros(()), 1
         for column, size in zip(self.columns, self.sizes, strict=True):
-            number = number * size + codes[:, column]
-            if self.hashed:
+            number, numbers = number * size + codes[:, column], min(numbers, self.cell_count) * size
+            if numbers > self.cell_count:
                 number %= self.cell_count
         return number
 
@@ -99,17 +102,27 @@ class Interaction:
         cell, weight = self.cells(residuals.codes), residuals.weight
         total = residuals.values.new_zeros(self.cell_count, residuals.values.shape[1])
         total.index_add_(0, cell, residuals.values)
-        rows = torch.bincount(cell, weight, minlength=self.cell_count).unsqueeze(1) + PRIOR_ROWS
-        row_weight = 1 if weight is None else weight.unsqueeze(1)
-        return MeanResiduals(total / rows, (total[cell] - residuals.values) / (rows[cell] - row_weight))
+        rows = torch.bincount(cell, weight, minlength=self.cell_count).unsqueeze(1)
+        other_rows = rows[cell] + PRIOR_ROWS - (1 if weight is None else weight.unsqueeze(1))
+        return MeanResiduals(total, rows, (total[cell] - residuals.values) / other_rows.to(total.dtype))
 
 
 @dataclass(frozen=True)
 class MeanResiduals:
     """Shrunken mean residuals of the cells of an interaction."""
 
-    table: Tensor  # ``[cells, K]``
+    total: Tensor  # ``[cells, K]``, the sum of the residuals of each cell
+    rows: Tensor  # ``[cells, 1]``, the rows of each cell, or the sum of their weights
     leave_one_out: Tensor  # ``[N, K]``, for each training row that of its cell without that row
+
+    @property
+    def table(self) -> Tensor:
+        """Those of all cells ``[cells, K]``."""
+        return self.total / (self.rows + PRIOR_ROWS)
+
+    def of_cells(self, cell: Tensor) -> Tensor:
+        """Those of some cells, int64 ``[N]`` -> ``[N, K]``; there are often many more cells than rows."""
+        return self.total[cell] / (self.rows[cell] + PRIOR_ROWS)
 
 
 def fit_in_sequence(residuals: Residuals, interactions: Sequence[Interaction]) -> Iterator[MeanResiduals]:

@@ -3,7 +3,8 @@
 1. ``ResidualModel`` (in ``modules/linear``): tables of interactions and columns, a factorization machine.
 2. ``ResidualForTraining``: one with fitted interactions and untrained columns, with the columns of the rows that it
    reads. ``interactions.fit_interactions`` makes it.
-3. ``ResidualOnInitScores``: the module that Lightning trains, on rows with init scores.
+3. ``ResidualOnInitScores``: the module that Lightning trains, on the codes of rows and their init scores. Codes are
+   looked up once, not in each epoch.
 4. ``TrainedResidual`` (in ``residual_training``): the trained one, with the scores that test it.
 5. ``InstallableResidual``: what ``installation.install_residual`` adds to the program.
 """
@@ -23,8 +24,6 @@ from windtunnel.trainers.loop.evaluation import Evaluator
 from windtunnel.trainers.loop.net_to_train import NetToTrain
 from windtunnel.trainers.residual.init_scores import (
     ResidualInputs,
-    add_offset,
-    append_scores,
     concat,
     in_row_blocks,
     split_scores,
@@ -39,17 +38,16 @@ class ResidualOnInitScores(nn.Module):
 
     Shape
     -----
-    numbers ``[B, n + K]``, ids int64 ``[B, m]`` -> ``[B, K]``
+    init scores ``[B, K]``, codes int64 ``[B, columns]`` -> ``[B, K]``
     """
 
     def __init__(self, residual: ResidualModel) -> None:
         super().__init__()
         self.residual = residual
 
-    def forward(self, numbers: Tensor, ids: Tensor) -> Tensor:
-        """Scores of rows with init scores."""
-        rows, scores = split_scores(Batch(numbers, ids), len(self.residual.unit))
-        return scores + self.residual.column_scores(self.residual.codes(concat(rows)))
+    def forward(self, scores: Tensor, codes: Tensor) -> Tensor:
+        """The sum of both."""
+        return scores + self.residual.column_scores(codes)
 
 
 @dataclass(frozen=True)
@@ -123,31 +121,25 @@ class ResidualForTraining:
         return len(self.model.unit)
 
     def training_batches(self, loader: EncodedLoader) -> EncodedLoader:
-        """Training batches whose init scores include the interactions, fitted for each row without that row.
+        """Codes of training rows, with init scores that include the interactions, fitted for each row without that row.
 
         Rows of a stream get the plain ones, which are fitted on a sample of the stream.
         """
-        return loader.map(self.add_interactions, lambda rows: add_offset(self.select_columns(rows), self.offset))
+        return loader.map(self._coded_with_interactions, lambda rows: self._coded(rows, self.offset))
 
     def validation_batches(self, loader: EncodedLoader) -> EncodedLoader:
-        """Validation batches whose init scores include the interactions."""
-        return loader.map(self.add_interactions)
-
-    def add_interactions(self, rows: Batch) -> Batch:
-        """Selected columns, with init scores that include the interactions."""
-        rows = self.select_columns(rows)
-        return add_offset(rows, self.scores_with_interactions(*rows) - self.init_scores(*rows))
-
-    def select_columns(self, rows: Batch) -> Batch:
-        """Rows with init scores, and only the columns that the residual model reads."""
-        rows, scores = split_scores(rows, self.outputs)
-        return append_scores(self.inputs.select(rows), scores)
+        """Codes of validation rows, with init scores that include the interactions."""
+        return loader.map(self._coded_with_interactions)
 
     def init_scores(self, numbers: Tensor, ids: Tensor) -> Tensor:
-        """Scores of the pipeline."""
+        """The init scores of rows or codes that have some."""
         return split_scores(Batch(numbers, ids), self.outputs)[1]
 
-    def scores_with_interactions(self, numbers: Tensor, ids: Tensor) -> Tensor:
-        """Init scores plus the scores of the interactions, for rows with selected columns."""
-        rows, scores = split_scores(Batch(numbers, ids), self.outputs)
-        return scores + in_row_blocks(lambda x: self.model.interaction_scores(self.model.codes(x)), concat(rows))
+    def _coded_with_interactions(self, rows: Batch) -> Batch:
+        coded = self._coded(rows)
+        return Batch(coded.numbers + in_row_blocks(self.model.interaction_scores, coded.ids), coded.ids)
+
+    def _coded(self, rows: Batch, offset: Tensor | float = 0.0) -> Batch:
+        """The codes of rows with init scores, and these scores plus an offset in the place of the numbers."""
+        rows, scores = split_scores(rows, self.outputs)
+        return Batch(scores + offset, in_row_blocks(self.model.codes, concat(self.inputs.select(rows))))

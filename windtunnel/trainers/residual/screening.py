@@ -68,7 +68,7 @@ def select_interactions(
             if _significant_z(interaction, fitted, train, valid) is not None:
                 selected.append(interaction)
                 train = train.subtract(fitted.leave_one_out)
-                valid = valid.subtract(fitted.table[interaction.cells(valid.codes)])
+                valid = valid.subtract(fitted.of_cells(interaction.cells(valid.codes)))
         parents = [interaction.columns for interaction in strongest]
         if order == 1:
             parents = [(column,) for column in combined]
@@ -115,7 +115,7 @@ def _training_z(fitted: MeanResiduals, train: Residuals) -> float:
 
 
 def _validation_z(interaction: Interaction, fitted: MeanResiduals, valid: Residuals) -> float:
-    predicted, mean = fitted.table[interaction.cells(valid.codes)], valid.values.mean(dim=0)
+    predicted, mean = fitted.of_cells(interaction.cells(valid.codes)), valid.values.mean(dim=0)
     return _z(predicted * (valid.values - (mean if valid.weight is None else mean * valid.weight.unsqueeze(1))))
 
 
