@@ -127,7 +127,7 @@ def column_codes(x: Tensor, edges: Tensor, size: Tensor) -> Tensor:
     """
     count = edges.shape[0]
     numbers, ids = x[:, :count], x[:, count:].long()
-    bins = (numbers.unsqueeze(2) > edges).sum(dim=2) + 1
+    bins = torch.searchsorted(edges, numbers.t().contiguous()).t() + 1
     codes = torch.cat([torch.where(torch.isnan(numbers), torch.zeros_like(bins), bins), ids], dim=1)
     return torch.minimum(codes, size - 1)
 
