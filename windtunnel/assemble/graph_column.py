@@ -10,7 +10,7 @@ from typing import Any
 
 from windtunnel.assemble.edge_cases.imputed_thresholds import ImputedValue
 from windtunnel.errors import UnsupportedEstimator
-from windtunnel.modules.base import Module
+from windtunnel.modules.base import Module, Rounding
 
 Place = tuple[int, int]
 """A slot of the program and a column of its output."""
@@ -52,6 +52,7 @@ class GraphColumn:
     """The kinds of values that an earlier encoder rejects, see ``Rejected``."""
     imputed: ImputedValue = ImputedValue()  # what a missing number has become
     rounded: bool = False  # whether numbers may differ from the source's in their last bits
+    rounding: Rounding | None = None  # by how much, where this is known
 
 
 def column_at(place: Place) -> GraphColumn:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -44,6 +45,8 @@ class MethodColumns:
             scored = self._predictors.scored(expression)
             labels = method in ("predict", "position", "votes") and scored.classes is not None
             places = self._label(scored, method) if labels else self._method(scored, method)
+            if method in scored.predictor.methods:
+                return _columns_of_scores(scored, scored.predictor.methods[method], places)
         return [column_at(place) for place in places]
 
     def _composite_method(self, step: Step, composite: Composite) -> list[Place]:
@@ -102,6 +105,13 @@ class MethodColumns:
             return votes
         values = np.arange(len(classes)) if method == "position" else classes
         return builder.run(step, [LabelValues(torch.from_numpy(values.astype(np.float64)))], votes)
+
+
+def _columns_of_scores(scored: ScoredPredictor, module: Module, places: list[Place]) -> list[GraphColumn]:
+    """The columns that a module makes of raw scores, with how far they may be from the source's."""
+    inputs = [None] * len(scored.inputs)
+    of_scores = [scored.predictor.scores.rounding(column, inputs) for column in range(scored.count)]
+    return [replace(column_at(place), rounding=module.rounding(at, of_scores)) for at, place in enumerate(places)]
 
 
 def _reads_columns(predictor: Predictor, method: str) -> bool:

@@ -105,7 +105,7 @@ class Predictors:
             columns = self._context.categories.statistics(step, reads.hashed, columns)
         if isinstance(module, TreeWalk):
             module = align_imputed(module, [column.imputed for column in columns])
-            rounded = [position for position, column in enumerate(columns) if column.rounded]
+            rounded = {position: column.rounding for position, column in enumerate(columns) if column.rounded}
             module = shift_rounded(module, rounded, self._builder.dtype)
         return module, columns
 

@@ -23,9 +23,6 @@ from windtunnel.assemble.graph_column import (
 )
 from windtunnel.encode import RowEncoder
 from windtunnel.modules.base import Module
-from windtunnel.modules.columns.affine import Affine
-from windtunnel.modules.columns.quantile import QuantileMap
-from windtunnel.modules.imputers.imputer import Imputer
 from windtunnel.modules.outputs.method_outputs import CastColumns
 from windtunnel.modules.tables.category_table import Identity
 from windtunnel.pipeline.expressions import Step
@@ -78,12 +75,16 @@ class ProgramBuilder:
             self._rejecting.append(place)
         values = [column.imputed for column in columns]
         imputed = follow(transform, module, values) if transform else [ImputedValue()] * width
-        same_bits = isinstance(module, Affine | Imputer | Identity)
-        same_bits |= isinstance(module, QuantileMap) and not module.normal
-        same_bits &= self.dtype == torch.float64
+        same_bits = module.has_bits_of_source() and self.dtype == torch.float64
         rounded = not same_bits or any(column.rounded for column in columns)
+        roundings = [column.rounding for column in columns]
         return [
-            GraphColumn(number=partial(place, column), imputed=value, rounded=rounded)
+            GraphColumn(
+                number=partial(place, column),
+                imputed=value,
+                rounded=rounded,
+                rounding=module.rounding(column, roundings) if rounded else None,
+            )
             for column, value in enumerate(imputed)
         ]
 

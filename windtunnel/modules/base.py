@@ -14,6 +14,9 @@ from windtunnel.errors import UnsupportedEstimator
 from windtunnel.modules.outputs.finite import Finite
 
 MODULES: dict[str, type[Module]] = {}
+Rounding = Callable[[Tensor], Tensor]
+"""How far numbers of a column may be from the source's, as a function of their values, float64 ``[n]`` -> ``[n]``."""
+EPS = torch.finfo(torch.float64).eps
 _LEARNED, _DERIVED = object(), object()
 
 
@@ -121,6 +124,22 @@ class Module(nn.Module):
         """Compute in ``dtype`` (float32 or float64) from now on; converters build modules in float64."""
         if not self.FLOAT64:
             self.to(dtype)
+
+    def has_bits_of_source(self) -> bool:
+        """Whether float64 numbers have the very bits of the source's, which rounds in the same way."""
+        return False
+
+    def rounding(self, column: int, inputs: Sequence[Rounding | None]) -> Rounding | None:
+        """How far numbers of an output column may be from the source's in float64; None if this is not known.
+
+        Parameters
+        ----------
+        column : int
+            The output column.
+        inputs : sequence of Rounding or None
+            The same of the input columns; None for those that have the source's bits, and where it is not known.
+        """
+        return None
 
     def make_contiguous(self) -> None:
         """Make tensors contiguous, as a file stores them: products of transposed ones differ in the last bit."""

@@ -1,12 +1,13 @@
 """Elementwise affine maps, which all the scalers share."""
 
+from collections.abc import Sequence
 from typing import ClassVar, Optional
 
 import torch
 from torch import Tensor
 
 from windtunnel.errors import UnsupportedEstimator
-from windtunnel.modules.base import Module, derived, learned
+from windtunnel.modules.base import Module, Rounding, derived, learned
 from windtunnel.modules.outputs.finite import Finite
 
 
@@ -77,6 +78,20 @@ class Affine(Module):
     def forward(self, x: Tensor) -> Tensor:
         """[B, width] -> [B, width]; NaN stays NaN."""
         return affine(x, self.scale, self.shift, self.center, self.unit)
+
+    def has_bits_of_source(self) -> bool:
+        """It computes in the order of the source."""
+        return True
+
+    def rounding(self, column: int, inputs: Sequence[Rounding | None]) -> Rounding | None:
+        """That of the column before, stretched."""
+        of_input = inputs[column]
+        scale, shift, center, unit = (
+            float(tensor.detach()[column]) for tensor in (self.scale, self.shift, self.center, self.unit)
+        )
+        if of_input is None or scale == 0:
+            return None
+        return lambda y: of_input((y - shift) / scale * unit + center) * abs(scale / unit)
 
     def finite_inputs(self, width: int) -> list[Finite | None]:
         """Each column with itself; of one that is multiplied by 0 nothing is said."""

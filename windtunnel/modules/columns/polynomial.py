@@ -21,7 +21,7 @@ class Polynomial(Module):
     [[1.0, 2.0, 6.0, 9.0]]
     """
 
-    factors: Tensor  # int64 [K, degree], positions of columns, or ``width`` for no further factor
+    factors: Tensor  # int64 [K, degree], positions of columns, or ``width`` for no further factor; first to last
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, width] -> [B, K]."""
@@ -43,6 +43,10 @@ class Polynomial(Module):
         for degree in range(1, self.factors.shape[1]):
             y = y.mul_(padded.index_select(along, self.factors[:, degree]))
         return y
+
+    def has_bits_of_source(self) -> bool:
+        """It computes in the order of the source."""
+        return True
 
     def required_columns(self, wanted: Sequence[int], width: int) -> list[int]:
         """The columns that are multiplied."""

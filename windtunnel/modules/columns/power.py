@@ -1,11 +1,12 @@
 """Power transforms of columns: Yeo-Johnson and Box-Cox."""
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 
-from windtunnel.modules.base import Module, learned
+from windtunnel.modules.base import EPS, Module, Rounding, learned
 from windtunnel.modules.columns.affine import affine
 from windtunnel.modules.slices import cache_slices, join_slices
 
@@ -48,6 +49,22 @@ class Power(Module):
         """Learn in ``dtype``; facts stay float64."""
         for name, parameter in list(self.named_parameters()):
             setattr(self, name, nn.Parameter(parameter.detach().to(dtype)))
+
+    def rounding(self, column: int, inputs: Sequence[Rounding | None]) -> Rounding | None:
+        """That of (exp(e) - 1) / p, whose exponent e is rounded, less the center."""
+        power, scale, shift, center, unit = (
+            float(tensor.detach()[column]) for tensor in (self.power, self.scale, self.shift, self.center, self.unit)
+        )
+
+        def of_values(values: Tensor) -> Tensor:
+            y = (values - shift) / scale * unit + center
+            powers = torch.full_like(y, power) if self.positive else torch.where(y < 0, 2 - power, power)
+            y = y if self.positive else y.abs()
+            raised = (1 + powers * y).clamp_min(torch.finfo(y.dtype).tiny)  # exp(e)
+            changes = torch.where(powers == 0, y.abs(), raised * raised.log().abs() / powers.abs())
+            return 4 * EPS * (changes + y.abs() + abs(center)) / unit * abs(scale)
+
+        return None if scale == 0 or inputs[column] is not None else of_values
 
     def rejected_rows(self, x: Tensor) -> Tensor | None:
         """Rows with an infinite number, and for Box-Cox with one that is 0 or below."""

@@ -27,9 +27,9 @@ def bases(x: Tensor, knots: Tensor, degree: int) -> Tensor:
             begin, end = near[degree - d + r], near[degree + r]
             width = end - begin
             there = width > 0
-            width = torch.where(there, width, torch.ones_like(width))
-            parts[r] = parts[r] + (end - x) / width * there * y[r]
-            parts.append((x - begin) / width * there * y[r])
+            part = y[r] / torch.where(there, width, torch.ones_like(width)) * there  # in this order, as in SciPy
+            parts[r] = parts[r] + part * (end - x)
+            parts.append(part * (x - begin))
         y = parts
     place = torch.stack([at + (r - degree) for r in range(degree + 1)], dim=2)
     # Zeros elsewhere; where x is infinite, NaN everywhere, as SciPy has it.
@@ -68,6 +68,10 @@ class Spline(Module):
     def cast(self, dtype: torch.dtype) -> None:
         """Take numbers of ``dtype``: knots, which may be seen values, are rounded as the numbers are."""
         self.knots, self.low, self.high = (knots.to(dtype).double() for knots in (self.knots, self.low, self.high))
+
+    def has_bits_of_source(self) -> bool:
+        """It computes in the order of the source."""
+        return True
 
     def rejected_rows(self, x: Tensor) -> Tensor | None:
         """Rows beyond the knots, where the source raises on them, and with missing numbers unless it takes them."""

@@ -50,6 +50,10 @@ class Imputer(Module):
         place[list(needed)] = torch.arange(len(needed), device=place.device)
         return Imputer(self.fill[values], self.missing, place[self.kept[values]], place[self.flagged[flags]])
 
+    def has_bits_of_source(self) -> bool:
+        """It computes in the order of the source."""
+        return True
+
     def finite_inputs(self, width: int) -> list[Finite | None]:
         """Values with their column, whose NaN counts only where it is not filled; flags always."""
         kinds = ("inf",) if torch.isnan(self.missing) else ("nan", "inf")

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from windtunnel.modules.base import Module
+from windtunnel.modules.base import EPS, Module, Rounding
 from windtunnel.modules.linear.linear import WeightedSums
 
 
@@ -30,6 +30,12 @@ class Projection(WeightedSums):
     def forward(self, x: Tensor) -> Tensor:
         """[B, width] -> [B, K]."""
         return functional.linear(x - self.center, self.weight, self.bias)
+
+    def rounding(self, column: int, inputs: Sequence[Rounding | None]) -> Rounding:
+        """That of a sum of products as large as those of the center: the source may subtract its sum at the end."""
+        with torch.no_grad():
+            largest = float((self.weight[column] * self.center).abs().sum())
+        return lambda y: 8 * EPS * (y.abs() + largest)
 
     def select_columns(self, wanted: Sequence[int], needed: Sequence[int], width: int) -> Module:
         """The wanted sums, of the needed columns."""

@@ -1,9 +1,11 @@
 """Nearest points: centres of clusters and classes."""
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
-from windtunnel.modules.base import Module, bounded, learned
+from windtunnel.modules.base import EPS, Module, Rounding, bounded, learned
 from windtunnel.modules.distances import distances, root, squared_distances
 from windtunnel.modules.slices import row_blocks
 
@@ -22,6 +24,13 @@ class NearestPoint(Module):
         """[B, width] -> [B, K]."""
         distance = torch.cat([distances(part, self.points, self.p) for part in row_blocks(x, self.points.shape[0])])
         return -distance.square() if self.power == 2.0 else -(distance**self.power)
+
+    def rounding(self, column: int, inputs: Sequence[Rounding | None]) -> Rounding | None:
+        """That of |x|^2 - 2 x c + |c|^2, as the source computes squared distances."""
+        if self.p != 2.0 or self.power != 2.0:
+            return None
+        square = float(self.points.detach()[column].square().sum())
+        return lambda scores: 16 * EPS * (square + scores.abs())
 
 
 class NearestGroup(Module):
@@ -62,6 +71,18 @@ class DistancesFromScores(Module):
     def forward(self, scores: Tensor) -> Tensor:
         """[B, K] -> [B, K]."""
         return root(-scores)
+
+    def rounding(self, column: int, inputs: Sequence[Rounding | None]) -> Rounding | None:
+        """That of the square root of the score."""
+        of_scores = inputs[column]
+        if of_scores is None:
+            return None
+
+        def of_distances(distances: Tensor) -> Tensor:
+            of_squares = of_scores(-distances.square())
+            return of_squares / (2 * torch.maximum(distances.abs(), of_squares.sqrt()))
+
+        return of_distances
 
 
 class BisectingCenters(Module):

@@ -83,6 +83,10 @@ class Identity(Module):
         """[B, width] -> [B, width], any dtype."""
         return x
 
+    def has_bits_of_source(self) -> bool:
+        """It computes in the order of the source."""
+        return True
+
     def finite_inputs(self, width: int) -> list[Finite | None]:
         """Each column with itself."""
         return [Finite((column,)) for column in range(width)]

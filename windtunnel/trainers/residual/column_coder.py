@@ -66,8 +66,12 @@ def one_per_raw_column(categories: Sequence[CategoryColumn], positions: Iterable
 
 
 def bin_edges(numbers: Tensor) -> Tensor:
-    """Edges between the bins of each number ``[n, E]``, padded with infinity."""
-    edges = [_column_edges(column[torch.isfinite(column)]) for column in numbers.t()]
+    """Edges between the bins of each number ``[n, E]``, padded with infinity.
+
+    They lie between values of these rows, so that rounding of a value, such as to float32, does not change its bin.
+    """
+    finite = [column[torch.isfinite(column)] for column in numbers.t()]
+    edges = [_above(_column_edges(column), column) for column in finite]
     return pad_sequence(edges, batch_first=True, padding_value=torch.inf) if edges else numbers.new_zeros(0, 0)
 
 
@@ -75,6 +79,14 @@ def code_counts(edges: Tensor) -> list[int]:
     """The number of codes of each number with these edges ``[n, E]``: one for missing values, one for each bin."""
     counts: list[int] = (edges.isfinite().sum(dim=1) + 2).tolist()
     return counts
+
+
+def _above(edges: Tensor, column: Tensor) -> Tensor:
+    """Edges that are values of the column, moved half of the way to the next greater value; the greatest stays."""
+    values = torch.unique(column)
+    greater = values[(torch.searchsorted(values, edges) + 1).clamp_max(len(values) - 1)]
+    between = edges + (greater - edges) / 2
+    return torch.where(between < greater, between, edges)
 
 
 def _column_edges(column: Tensor) -> Tensor:
