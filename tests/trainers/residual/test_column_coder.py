@@ -46,3 +46,12 @@ def test_a_frequent_value_has_a_bin_of_its_own() -> None:
 @pytest.mark.parametrize("count", [10, 32])
 def test_few_distinct_values_have_a_bin_each(count: int) -> None:
     assert rows_per_code(torch.arange(float(count)).repeat(3)) == [0, *[3] * count, 0]
+
+
+def test_rounding_of_the_values_changes_no_bin() -> None:
+    column = torch.randn(10_000, 1, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    edges = bin_edges(column)
+    size = torch.tensor(code_counts(edges))
+    codes = column_codes(column, edges, size)
+    for other in (column.float().double(), column * (1 + 1e-15), column * (1 - 1e-15)):
+        assert torch.equal(column_codes(other, edges, size), codes)
