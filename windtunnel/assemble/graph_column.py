@@ -60,6 +60,11 @@ def column_at(place: Place) -> GraphColumn:
     return GraphColumn(number=lambda: place, rounded=True)
 
 
+def roundings_of(columns: Sequence[GraphColumn]) -> dict[int, Rounding | None]:
+    """The positions of the columns whose numbers may differ from the source's, each with how much, if known."""
+    return {position: column.rounding for position, column in enumerate(columns) if column.rounded}
+
+
 def added_on_demand(add: Callable[[], int]) -> Callable[[int], Place]:
     """Place of an output column of a step; the first call adds the step."""
     slot = cache(add)

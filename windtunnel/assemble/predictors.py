@@ -12,7 +12,7 @@ from windtunnel.assemble.context import Context
 from windtunnel.assemble.edge_cases.imputed_thresholds import align_imputed
 from windtunnel.assemble.edge_cases.rounded_thresholds import shift_rounded
 from windtunnel.assemble.edge_cases.sparsity import gives_sparse, stores_zeros
-from windtunnel.assemble.graph_column import GraphColumn, Place, PlacedModule
+from windtunnel.assemble.graph_column import GraphColumn, Place, PlacedModule, roundings_of
 from windtunnel.assemble.inner_translations import InnerTranslations
 from windtunnel.assemble.shared_loss import with_loss_of
 from windtunnel.errors import UnsupportedEstimator
@@ -105,8 +105,7 @@ class Predictors:
             columns = self._context.categories.statistics(step, reads.hashed, columns)
         if isinstance(module, TreeWalk):
             module = align_imputed(module, [column.imputed for column in columns])
-            rounded = {position: column.rounding for position, column in enumerate(columns) if column.rounded}
-            module = shift_rounded(module, rounded, self._builder.dtype)
+            module = shift_rounded(module, roundings_of(columns), self._builder.dtype)
         return module, columns
 
     def _score(self, step: Step) -> ScoredPredictor:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from windtunnel.assemble.edge_cases.imputed_thresholds import ImputedValue, follow
 from windtunnel.assemble.edge_cases.rejected_inputs import PROBED_METHODS, rejected_inputs
+from windtunnel.assemble.edge_cases.rounded_thresholds import lower_rounded
 from windtunnel.assemble.graph_column import (
     GraphColumn,
     Place,
@@ -20,9 +21,11 @@ from windtunnel.assemble.graph_column import (
     added_on_demand,
     check_not_empty,
     check_numbers,
+    roundings_of,
 )
 from windtunnel.encode import RowEncoder
 from windtunnel.modules.base import Module
+from windtunnel.modules.columns.bins import Bins
 from windtunnel.modules.outputs.method_outputs import CastColumns
 from windtunnel.modules.tables.category_table import Identity
 from windtunnel.pipeline.expressions import Step
@@ -66,6 +69,8 @@ class ProgramBuilder:
     ) -> list[GraphColumn]:
         """The columns of a module over numbers; the fitted estimator ``probed`` shows which numbers it rejects."""
         check_numbers(name, columns)
+        if isinstance(module, Bins):
+            module = lower_rounded(module, roundings_of(columns), self.dtype)
         width = self.width(module, len(columns))
         # A module with ``rejected_rows`` says itself what its source rejects.
         probes = probed is not None and not module.rejects_by_itself()

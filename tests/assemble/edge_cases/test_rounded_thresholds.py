@@ -1,4 +1,4 @@
-"""Histogram boosting puts thresholds at values of its training rows, which other code may round differently."""
+"""Histogram boosting and bins decide at values of their training rows, which other code may round differently."""
 
 from __future__ import annotations
 
@@ -9,8 +9,15 @@ import pytest
 from sklearn.cluster import KMeans
 from sklearn.decomposition import PCA
 from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import PolynomialFeatures, PowerTransformer, SplineTransformer, StandardScaler
+from sklearn.preprocessing import (
+    KBinsDiscretizer,
+    PolynomialFeatures,
+    PowerTransformer,
+    SplineTransformer,
+    StandardScaler,
+)
 
 import windtunnel
 
@@ -49,6 +56,16 @@ def test_rows_at_a_threshold_go_the_way_of_the_source(name: str) -> None:
         windtunnel.compile(source, backend="torch"),
         windtunnel.translate(source),
     ):
+        np.testing.assert_allclose(model.predict_proba(X), wanted, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", ["large means", "powers", "powers of positive numbers", "products"])
+def test_rows_at_the_edge_of_a_bin_are_in_that_of_the_source(name: str) -> None:
+    X, y = rows()
+    source = make_pipeline(STEPS[name], KBinsDiscretizer(8), LogisticRegression(max_iter=300)).fit(X, y)
+    wanted = source.predict_proba(X)
+    for backend in ("auto", "torch"):
+        model = windtunnel.compile(source, backend=backend)
         np.testing.assert_allclose(model.predict_proba(X), wanted, rtol=1e-9, atol=1e-12)
 
 

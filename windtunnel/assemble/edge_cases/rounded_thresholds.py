@@ -1,16 +1,19 @@
-"""Thresholds next to values of the data, where a step before the trees rounds differently from the source's."""
+"""Thresholds and edges of bins at values of the data, where a step before rounds differently from the source's."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from windtunnel.modules.base import EPS, Rounding
+from windtunnel.modules.columns.bins import Bins
 from windtunnel.modules.trees.hard import TreeWalk
 
+FloatArray = NDArray[np.float64]
 Walk = TypeVar("Walk", bound=TreeWalk)
 VALUE_ROUNDINGS, COLUMN_ROUNDINGS = 16, 2
 """Roundings that a function may be off by, in units of the value, and a sum, in units of the largest threshold."""
@@ -34,14 +37,40 @@ def shift_rounded(trees: Walk, columns: Mapping[int, Rounding | None], dtype: to
     moved[list(ensemble.categories)] = False
     if not moved.any():
         return trees
-    size = np.abs(ensemble.threshold)
-    largest = np.zeros(ensemble.width)
-    np.maximum.at(largest, ensemble.feature[moved], size[moved])
-    step = torch.finfo(dtype).eps * (VALUE_ROUNDINGS * size + COLUMN_ROUNDINGS * largest[ensemble.feature])
-    for column, rounding in columns.items():
-        if rounding is not None:
-            here = moved & (ensemble.feature == column)
-            known = rounding(torch.from_numpy(ensemble.threshold[here])).numpy()
-            step[here] = np.maximum(step[here], known * torch.finfo(dtype).eps / EPS)
+    step = _roundings(ensemble.threshold, ensemble.feature, moved, columns, dtype)
     up = 1 if trees.data_at == "threshold" else -1
-    return trees.with_thresholds(ensemble.threshold + np.where(moved, up * step, 0.0))
+    return trees.with_thresholds(ensemble.threshold + up * step)
+
+
+def lower_rounded(bins: Bins, columns: Mapping[int, Rounding | None], dtype: torch.dtype) -> Bins:
+    """Move edges of bins on computed columns a little below the values of training rows that they are.
+
+    A number at an edge is in the bin above it. ``columns`` and ``dtype`` are those of ``shift_rounded``.
+    """
+    if not bins.seen or not columns:
+        return bins
+    edges = bins.edges.numpy()
+    column = np.repeat(np.arange(len(edges))[:, None], edges.shape[1], axis=1)
+    moved = np.isin(column, [*columns]) & (bins.there.numpy() > 0)
+    step = _roundings(edges, column, moved, columns, dtype)
+    return Bins(torch.from_numpy(edges - step), bins.there, bins.kept, bins.ordinal, bins.seen, bins.single)
+
+
+def _roundings(
+    values: FloatArray,
+    column: NDArray[Any],
+    moved: NDArray[np.bool_],
+    columns: Mapping[int, Rounding | None],
+    dtype: torch.dtype,
+) -> FloatArray:
+    """How far numbers of these columns may be from the source's, at these values; 0 where none is moved."""
+    size = np.where(moved, np.abs(values), 0.0)
+    largest = np.zeros(int(column.max(initial=0)) + 1)
+    np.maximum.at(largest, column[moved], size[moved])
+    step = np.where(moved, torch.finfo(dtype).eps * (VALUE_ROUNDINGS * size + COLUMN_ROUNDINGS * largest[column]), 0.0)
+    for position, rounding in columns.items():
+        if rounding is not None:
+            here = moved & (column == position)
+            known = rounding(torch.from_numpy(values[here])).numpy()
+            step[here] = np.maximum(step[here], known * torch.finfo(dtype).eps / EPS)
+    return step
