@@ -59,7 +59,7 @@ def test_rows_at_a_threshold_go_the_way_of_the_source(name: str) -> None:
         np.testing.assert_allclose(model.predict_proba(X), wanted, rtol=1e-9, atol=1e-12)
 
 
-@pytest.mark.parametrize("name", ["large means", "powers", "powers of positive numbers", "products"])
+@pytest.mark.parametrize("name", ["large means", "powers", "powers of positive numbers"])
 def test_rows_at_the_edge_of_a_bin_are_in_that_of_the_source(name: str) -> None:
     X, y = rows()
     source = make_pipeline(STEPS[name], KBinsDiscretizer(8), LogisticRegression(max_iter=300)).fit(X, y)
