@@ -208,7 +208,7 @@ def _candidates(
             gain=attempt.test.gain,
             standard_error=attempt.test.standard_error,
             kept=attempt is kept,
-            reason="lowest validation loss" if attempt is kept else attempt.rejected or worse,
+            reason="lowest validation loss of those not rejected" if attempt is kept else attempt.rejected or worse,
             rows=tested_rows,
         )
         for attempt in attempts
