@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,8 +12,9 @@ from lightgbm import LGBMClassifier, LGBMRegressor
 from numpy.typing import NDArray
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.datasets import make_classification, make_regression
+from sklearn.ensemble import RandomForestRegressor
 from sklearn.linear_model import LogisticRegression, TweedieRegressor
-from sklearn.metrics import balanced_accuracy_score, fbeta_score, get_scorer, make_scorer
+from sklearn.metrics import balanced_accuracy_score, fbeta_score, get_scorer, make_scorer, roc_auc_score
 from sklearn.model_selection import FixedThresholdClassifier
 from sklearn.svm import SVC
 
@@ -117,7 +119,10 @@ def test_crossfit_takes_a_scorer() -> None:
         (profit, "metric='profit' does not score this binary model.*give a scorer of scikit-learn, such as sklearn"),
         (lambda model, X, y: 1.0, "metric='scorer' calls none of predict, predict_proba, decision_function; give a"),
         ("precision", "metric='precision' does not score this binary model.*pos_label=1 is not a valid label"),
-        ("neg_mean_squared_error", r"fails on the validation rows \(ValueError: could not convert string to float"),
+        (
+            "neg_mean_squared_error",
+            r"before training, metric='neg_mean_squared_error' has no value .*\(ValueError: could not convert string to float",
+        ),
         (5, "metric=5 must be the name of a metric, a scorer, or None"),
     ],
 )
@@ -131,5 +136,80 @@ def test_what_does_not_score_is_rejected(metric: Any, message: str) -> None:
 def test_a_scorer_without_weights_is_rejected_for_rows_with_weights() -> None:
     (X, y), (X_valid, y_valid) = classes(2)
     net = windtunnel.translate(trees().fit(X, y))
-    with pytest.raises(InvalidOption, match="it has to take sample_weight, as the rows have weights"):
+    with pytest.raises(
+        InvalidOption, match="has to take sample_weight, as rows have weights, or the source has class weights"
+    ):
         net.fit((X, y), (X_valid, y_valid, 1 + (y_valid == "yes")), metric=make_scorer(profit), progress=False)
+
+
+def test_a_candidate_that_the_scorer_does_not_take_is_not_kept() -> None:
+    """The deviance needs predictions above 0, which a residual model on top of means may miss."""
+    random = np.random.default_rng(0)
+    X = random.normal(size=(3000, 4))
+    y = random.poisson(np.exp(0.3 * X[:, 0] + 0.8 * X[:, 1] * X[:, 2] - 1)).astype(float)
+    train, valid = (X[:2000], y[:2000]), (X[2000:], y[2000:])
+    source = RandomForestRegressor(20, min_samples_leaf=20, random_state=0).fit(*train)
+    metric = "neg_mean_poisson_deviance"
+    net = windtunnel.translate(source).fit(train, valid, metric=metric, progress=False, epochs=2)
+    assert net.history.start == pytest.approx(get_scorer(metric)(source, *valid), rel=1e-6)
+    assert net.history.best == pytest.approx(get_scorer(metric)(net, *valid), rel=1e-6)
+
+
+def test_a_scorer_may_not_read_rows() -> None:
+    train, valid = classes(2)
+    net = windtunnel.translate(trees().fit(*train))
+    with pytest.raises(InvalidOption, match="may hand its rows to the model, and not read them"):
+        net.fit(train, valid, metric=lambda model, X, y: model.predict_proba(X)[:, 1] @ X[:, 0], progress=False)
+
+
+def test_a_scorer_that_catches_errors_gets_its_method() -> None:
+    def auc(model: Any, X: Any, y: Any) -> float:
+        try:
+            numbers = model.decision_function(X)
+        except Exception:
+            numbers = model.predict(X) == "yes"
+        return float(roc_auc_score(y, numbers))
+
+    train, valid = classes(2)
+    source = LogisticRegression().fit(*train)
+    net = windtunnel.translate(source).fit(train, valid, metric=auc, progress=False, epochs=1)
+    assert net.history.start == pytest.approx(auc(source, *valid), rel=1e-6)
+
+
+def test_scores_of_pairs_of_classes() -> None:
+    train, valid = classes(3)
+    source = SVC(kernel="linear", decision_function_shape="ovo").fit(*train)
+    methods = ("decision_function", "predict_proba")
+    scorer = make_scorer(lambda y, decisions: -float(np.abs(decisions).mean()), response_method=methods)
+    net = windtunnel.translate(source).fit(train, valid, metric=scorer, progress=False, epochs=1)
+    assert net.history.start == pytest.approx(scorer(source, *valid), rel=1e-6)
+
+
+def test_names_of_columns_stay_free() -> None:
+    def gain(y: Any, labels: Any) -> float:
+        return float(np.mean(y == labels))
+
+    train, valid = classes(2)
+    net = windtunnel.translate(trees().fit(*train)).fit(train, valid, metric=make_scorer(gain), progress=False)
+    assert net.history.metric == "my_gain"
+    assert net.history.to_frame("candidates").columns.is_unique
+
+
+def test_other_options_of_a_scorer_are_another_metric(tmp_path: Path) -> None:
+    train, valid = classes(2)
+    source = trees().fit(*train)
+    low, high = (make_scorer(fbeta_score, beta=beta, pos_label="yes") for beta in (0.1, 10))
+    options: dict[str, Any] = {"recipe": "joint", "progress": False}
+    windtunnel.translate(source).fit(train, valid, metric=low, epochs=1, checkpoint_dir=tmp_path, **options)
+    net = windtunnel.translate(source)
+    with pytest.raises(InvalidOption, match="metric='make_scorer.*beta=0.1"):
+        net.fit(train, valid, metric=high, epochs=2, resume_from=tmp_path, **options)
+
+
+def test_groups_that_a_metric_is_undefined_for_warn_of_nothing() -> None:
+    (X, y), (X_valid, y_valid) = classes(2)
+    rare = [
+        np.where((rows[:, 0] > 2) & (labels == "yes"), "yes", "no") for rows, labels in ((X, y), (X_valid, y_valid))
+    ]
+    net = windtunnel.translate(LogisticRegression().fit(X, rare[0]))
+    net.fit((X, rare[0]), (X_valid, rare[1]), metric="precision_macro", progress=False, epochs=1)  # warnings are errors

@@ -127,6 +127,15 @@ class Metric:
         return float(self._rows.compute())
 
     @property
+    def of_scorer(self) -> bool:
+        """Whether it is a scorer's, which may be undefined for some predictions."""
+        return self._scorer is not None
+
+    def why_undefined(self) -> str:
+        """Why the last value was not finite; empty if this is not known."""
+        return "" if self._scorer is None else self._scorer.error
+
+    @property
     def needs_all_classes(self) -> bool:
         """Whether the metric may be undefined, or another one, for rows that lack a class."""
         return self.name in RANKING_METRICS or (self._scorer is not None and self._head.classes is not None)
@@ -207,7 +216,8 @@ def _pick(metric: str | ScorerFunction | None, head: Head, extra: Collection[str
         return "loss" if head.task == "regression" and head.loss not in _SQUARED else fits[0]
     name = metric_named(metric) if isinstance(metric, str) else metric
     if name not in GREATER_IS_BETTER:
-        return Scorer.of(name, head, [method for method in HEAD_METHODS if method in known & {*head.methods}])
+        methods = known | {"decision_function"}  # the raw scores of pairs of classes, if it has no step of its own
+        return Scorer.of(name, head, [each for each in HEAD_METHODS if each in methods & {*head.methods}], fits)
     if name not in fits:
         raise InvalidOption(
             f"metric={metric!r} does not fit a {head.task} model with the link {head.link!r}; "

@@ -151,7 +151,7 @@ class Objective:
             **settings.translate_options,
             **fixed,
             **{name: _kind(distribution) for name, distribution in self.space.swept.items()},
-            "metric": self.metric,
+            "metric": self.recipe.facts()["metric"] if callable(self.recipe.metric) else self.metric,
             "objectives": list(settings.objectives),
             **self.rows.fingerprint(),
             "calibration": self._calibration,

@@ -329,14 +329,14 @@ class Recipe:
         return self.residual and self.select == "test"
 
     def facts(self) -> dict[str, Any]:
-        """The options as JSON values, a custom loss and a scorer by their names."""
-        from windtunnel.objectives.scorers import scorer_name
+        """The options as JSON values, a custom loss by its name, a scorer with its options."""
+        from windtunnel.objectives.scorers import scorer_text
 
         facts = {field.name: getattr(self, field.name) for field in fields(self)}
         if callable(self.loss):
             facts["loss"] = getattr(self.loss, "__name__", type(self.loss).__name__)
         if callable(self.metric):
-            facts["metric"] = scorer_name(self.metric)
+            facts["metric"] = scorer_text(self.metric)
         return facts
 
 

@@ -57,8 +57,9 @@ def check_same(source: Any, **options: Any) -> Translation:
     plain, steps = fitted(source, None, **options)
     counters.clear()
     net, theirs = fitted(source, "reduce-overhead", **options)
-    # One graph for batches of a fixed number of rows, and one for any number.
-    assert counters["stats"]["unique_graphs"] == 2 and not counters["graph_break"]
+    # Of each model one graph for batches of a fixed number of rows, and one for any number. The two residual models of
+    # the halves are trained too, if an epoch improves the residual model.
+    assert counters["stats"]["unique_graphs"] in (2, 6) and not counters["graph_break"]
     assert len(steps) == len(theirs) == 6
     for one, other in zip(steps, theirs, strict=True):
         torch.testing.assert_close(other, one, rtol=1e-4, atol=1e-6)

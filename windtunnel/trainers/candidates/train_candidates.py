@@ -136,7 +136,7 @@ def _train_nothing(run: FitRun, reason: str) -> TrainedCandidates:
     else:
         evaluation = evaluate_program(net, net.program, recipe, valid)
     metric = evaluator.metric
-    result = TrainingResult.without_training(metric.name, evaluation, began, reason)
+    result = TrainingResult.without_training(metric, evaluation, began, reason)
     translation = Candidate("translation", evaluation, epoch=0, pipeline=net.state())
     source = source_candidate(net, data, recipe) if net.exact_modules else None
     return TrainedCandidates(metric, result, [translation, *([] if source is None else [source])], translation)

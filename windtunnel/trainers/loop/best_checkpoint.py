@@ -94,7 +94,7 @@ class BestCheckpoint(Checkpoint):
     def end(self, plan: TrainingPlan) -> str:
         """How the training of a plan ended, such as "at the limit of 20 epochs"."""
         last = self.epochs[-1]
-        if not math.isfinite(last.metric):
+        if self._diverged():
             return f"as it diverged: {self.metric.name} {last.metric}"
         if self._out_of_patience():
             return f"early: {self.patience} validations without a better one (patience={self.patience})"
@@ -158,7 +158,7 @@ class BestCheckpoint(Checkpoint):
         self.epochs.append(record)
         self._epoch_began = now
         self._save(trainer)
-        if not math.isfinite(metric):
+        if self._diverged():
             warn_caller(
                 f"training diverged in epoch {record.epoch} (the metric is {metric}); epoch {self.best_epoch} is kept. "
                 "Take a lower learning_rate, or clip=1.0.",
@@ -201,7 +201,7 @@ class BestCheckpoint(Checkpoint):
     def _record_epoch_0(self, module: FineTuning) -> None:
         assert self._validated is not None
         (val_loss, metric), self._validated = self._validated, None
-        check_initial_value(module.metric.name, metric)
+        check_initial_value(module.metric, metric)
         seconds = time.perf_counter() - self._epoch_began
         self._keep(metric)
         self.epochs = [Epoch(0, None, val_loss, metric, module.recipe.learning_rate, seconds, 0)]
@@ -222,7 +222,12 @@ class BestCheckpoint(Checkpoint):
         return self.metric.better(metric, self.epochs[0].metric) and loss < self.epochs[self.best_epoch].val_loss
 
     def _should_stop(self) -> bool:
-        return self._out_of_patience() or not math.isfinite(self.epochs[-1].metric)
+        return self._out_of_patience() or self._diverged()
+
+    def _diverged(self) -> bool:
+        """Whether the metric is not finite; of a scorer, which may be undefined, whether the loss is not."""
+        last = self.epochs[-1]
+        return not math.isfinite(last.val_loss if self.metric.of_scorer else last.metric)
 
     def _out_of_patience(self) -> bool:
         return self.patience is not None and self.epochs[-1].epoch - self.best_epoch >= self.patience

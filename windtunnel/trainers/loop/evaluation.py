@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from windtunnel.encode import Batch
-from windtunnel.errors import BadInput
+from windtunnel.errors import BadInput, InvalidOption
 from windtunnel.objectives.losses import Loss, loss_for
 from windtunnel.objectives.metrics import Metric
 from windtunnel.objectives.row_blocks import average_over_blocks, explain_failures
@@ -132,10 +132,17 @@ def evaluate_program(net: TranslatedPipeline, program: Program, recipe: Recipe, 
     return evaluator.evaluate(partial(output, "scores"), loader, None if method is None else partial(output, method))
 
 
-def check_initial_value(name: str, value: float) -> None:
-    """Raise ``BadInput`` for a metric, or the loss, that is not finite before training."""
+def check_initial_value(metric: Metric, value: float) -> None:
+    """Raise ``BadInput`` for a metric, or the loss, that is not finite before training, a scorer ``InvalidOption``."""
     if math.isfinite(value):
         return
+    name = metric.name
+    if metric.of_scorer:
+        reason = metric.why_undefined() or "it gives no finite number"
+        raise InvalidOption(
+            f"before training, metric={name!r} has no value over the validation rows ({reason}); give other validation "
+            "rows, or fit by another metric"
+        )
     if name == "loss":
         raise BadInput(
             f"before training, the loss over the validation rows is {value}; give a loss that is finite for "

@@ -19,6 +19,7 @@ from pytorch_lightning.plugins.io import TorchCheckpointIO
 from pytorch_lightning.utilities.seed import isolate_rng
 
 from windtunnel.modules.tables.large_tables import large_tables
+from windtunnel.objectives.metrics import Metric
 from windtunnel.program.records.history import Epoch
 from windtunnel.trainers.loop.best_checkpoint import CHECKPOINT, BestCheckpoint, LocalCheckpointIO
 from windtunnel.trainers.loop.checkpoints import CheckpointOptions, as_bad_file, resume
@@ -54,8 +55,8 @@ class TrainingResult:
     stopped: str = ""
 
     @classmethod
-    def without_training(cls, metric: str, initial: Evaluation, began: float, reason: str) -> Self:
-        """Epoch 0 alone, evaluated since ``began``; ``BadInput`` for a value that is not finite."""
+    def without_training(cls, metric: Metric, initial: Evaluation, began: float, reason: str) -> Self:
+        """Epoch 0 alone, evaluated since ``began``; raises as ``check_initial_value`` does."""
         check_initial_value(metric, initial.metric)
         epoch_0 = Epoch(0, None, initial.loss, initial.metric, 0.0, time.perf_counter() - began, step=0)
         return cls([epoch_0], 0, initial.metric, stopped=f"before it began: {reason}")

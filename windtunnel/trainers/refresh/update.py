@@ -102,7 +102,7 @@ def update(
     scoring = RefreshScoring(data, Evaluator.of_scores(Recipe(loss=loss), trial.head, trial.program))
     metric = scoring.evaluator.metric
     before = scoring.evaluate(values.scores, data.tested)
-    check_initial_value(metric.name, before.metric)
+    check_initial_value(metric, before.metric)
     attempts = _try_anchors(values, scoring, anchors, keep_old=keep_old)
     passed = [attempt for attempt in attempts if not attempt.rejected]
     kept = min(passed, key=lambda attempt: attempt.evaluation.loss) if passed else None

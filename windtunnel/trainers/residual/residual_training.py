@@ -51,7 +51,7 @@ def train_residual(
     if not residual.reads_columns:
         began = time.perf_counter()
         initial = setup.evaluator.evaluate(residual.init_scores, setup.valid)
-        training = TrainingResult.without_training(setup.evaluator.metric.name, initial, began, NO_COLUMN)
+        training = TrainingResult.without_training(setup.evaluator.metric, initial, began, NO_COLUMN)
         return TrainedResidual(residual, training, torch.zeros_like(setup.half_models.interaction_scores))
     training = train(residual.net_to_train, setup.training_loaders(), recipe, lightning, checkpoints)
     if training.error is None and not training.best_epoch:
