@@ -79,8 +79,8 @@ class Scorer:
                 self.error = f"{type(error).__name__}: {error}"
                 if options and "sample_weight" in self.error:
                     self.error += (
-                        ". The scorer has to take sample_weight, as rows have weights, or the source has class weights, "
-                        "which class_weight=None leaves out"
+                        ". It has to take sample_weight, as rows have weights, or the source has class weights, which "
+                        "class_weight=None leaves out"
                     )
                 return math.nan
         return score if math.isfinite(score) else math.nan

@@ -11,6 +11,9 @@ from torch import Tensor, nn
 
 from windtunnel.modules.base import Module, derived, learned
 
+EDGE_SHIFT = 2.0**-20
+"""How far edges of bins lie above a value of the training rows, as a fraction of it: more than float32 rounds."""
+
 
 class ResidualModel(Module):
     r"""Scores to add to those of a pipeline.

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from windtunnel.encode import FIRST_ID, Batch, RowEncoder
 from windtunnel.encode.vocabulary import MISSING_ID
-from windtunnel.modules.linear.residual_model import column_codes
+from windtunnel.modules.linear.residual_model import EDGE_SHIFT, column_codes
 from windtunnel.program.program import NUMBERS, ProgramStep
 from windtunnel.program.raw_columns import RawColumns
 
@@ -71,9 +71,17 @@ class CodedColumns:
         return code == 1 and self._edges(column)[:1] == [0.0]
 
     def _edges(self, column: int) -> list[float]:
-        """The upper edges of the bins of a column of numbers."""
+        """The upper edges of the bins of a column of numbers; whole numbers that they are a little above."""
         module: Any = self.step.module
-        return [edge for edge in module.edges[column].tolist() if edge < math.inf]
+        edges = [edge for edge in module.edges[column].tolist() if edge < math.inf]
+        largest = max(map(abs, edges), default=0.0)
+        return [_whole(edge, largest) for edge in edges]
+
+
+def _whole(edge: float, largest: float) -> float:
+    """The whole number that an edge lies above by ``EDGE_SHIFT``; else the edge."""
+    nearest = float(round(edge))
+    return nearest if 0 <= edge - nearest <= 2 * EDGE_SHIFT * (abs(nearest) + EDGE_SHIFT * largest) else edge
 
 
 def _bin_text(edges: list[float], code: int) -> str:

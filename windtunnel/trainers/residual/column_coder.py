@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from windtunnel.encode import Batch, CategoryColumn
-from windtunnel.modules.linear.residual_model import column_codes
+from windtunnel.modules.linear.residual_model import EDGE_SHIFT, column_codes
 from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.trainers.residual.init_scores import ResidualInputs, concat, in_row_blocks
 
@@ -68,7 +68,7 @@ def one_per_raw_column(categories: Sequence[CategoryColumn], positions: Iterable
 def bin_edges(numbers: Tensor) -> Tensor:
     """Edges between the bins of each number ``[n, E]``, padded with infinity.
 
-    They lie between values of these rows, so that rounding of a value, such as to float32, does not change its bin.
+    They lie a little above values of these rows, so that rounding, such as to float32, does not change the bin of one.
     """
     finite = [column[torch.isfinite(column)] for column in numbers.t()]
     edges = [_above(_column_edges(column), column) for column in finite]
@@ -82,11 +82,14 @@ def code_counts(edges: Tensor) -> list[int]:
 
 
 def _above(edges: Tensor, column: Tensor) -> Tensor:
-    """Edges that are values of the column, moved half of the way to the next greater value; the greatest stays."""
+    """Edges that are values of the column, moved up by a little, at most half of the way to the next greater value."""
+    if not len(edges):
+        return edges
     values = torch.unique(column)
-    greater = values[(torch.searchsorted(values, edges) + 1).clamp_max(len(values) - 1)]
-    between = edges + (greater - edges) / 2
-    return torch.where(between < greater, between, edges)
+    greater = torch.cat([values, values.new_full((1,), torch.inf)])[torch.searchsorted(values, edges) + 1]
+    moved = edges + EDGE_SHIFT * (edges.abs() + EDGE_SHIFT * edges.abs().max())
+    moved = torch.minimum(moved, edges + (greater - edges) / 2)
+    return torch.where(moved < greater, moved, edges)
 
 
 def _column_edges(column: Tensor) -> Tensor:
