@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -13,7 +14,7 @@ from windtunnel.assemble.conversions import predicts
 from windtunnel.assemble.graph_column import GraphColumn, Place, column_at
 from windtunnel.assemble.predictors import Predictors, ScoredPredictor
 from windtunnel.errors import UnsupportedEstimator
-from windtunnel.modules.base import Module
+from windtunnel.modules.base import Module, Rounding
 from windtunnel.modules.columns.elementwise import Elementwise
 from windtunnel.modules.ensembles.label_columns import LabelValues, OneHotLabel
 from windtunnel.modules.outputs.label_rules import LabelIndex, LabelThreshold
@@ -40,7 +41,8 @@ class MethodColumns:
         if isinstance(conversion, Composite) and method in conversion.methods:
             places = self._composite_method(expression, conversion.methods[method])
         elif isinstance(conversion, Predictor) and _reads_columns(conversion, method):
-            places = self._column_method(expression, conversion.column_methods[method])
+            module = conversion.column_methods[method]
+            return _with_rounding(module, self._column_method(expression, module))
         else:
             scored = self._predictors.scored(expression)
             labels = method in ("predict", "position", "votes") and scored.classes is not None
@@ -111,7 +113,12 @@ def _columns_of_scores(scored: ScoredPredictor, module: Module, places: list[Pla
     """The columns that a module makes of raw scores, with how far they may be from the source's."""
     inputs = [None] * len(scored.inputs)
     of_scores = [scored.predictor.scores.rounding(column, inputs) for column in range(scored.count)]
-    return [replace(column_at(place), rounding=module.rounding(at, of_scores)) for at, place in enumerate(places)]
+    return _with_rounding(module, places, of_scores)
+
+
+def _with_rounding(module: Module, places: list[Place], inputs: Sequence[Rounding | None] = ()) -> list[GraphColumn]:
+    """The output columns of a module, with how far they may be from the source's."""
+    return [replace(column_at(place), rounding=module.rounding(at, inputs)) for at, place in enumerate(places)]
 
 
 def _reads_columns(predictor: Predictor, method: str) -> bool:

@@ -19,6 +19,9 @@ class Projection(WeightedSums):
     """
 
     center: Tensor  # [width], in the unit of the column
+    source_centers_last: bool = (
+        False  # whether the source subtracts the sums of the center from the sums of the columns
+    )
 
     def cast(self, dtype: torch.dtype) -> None:
         """Compute in ``dtype``; what it cannot hold of the center goes into the bias."""
@@ -31,8 +34,10 @@ class Projection(WeightedSums):
         """[B, width] -> [B, K]."""
         return functional.linear(x - self.center, self.weight, self.bias)
 
-    def rounding(self, column: int, inputs: Sequence[Rounding | None]) -> Rounding:
-        """That of a sum of products as large as those of the center: the source may subtract its sum at the end."""
+    def rounding(self, column: int, inputs: Sequence[Rounding | None]) -> Rounding | None:
+        """That of the source's sum of products, which are as large as those of the center."""
+        if not self.source_centers_last:
+            return None
         with torch.no_grad():
             largest = float((self.weight[column] * self.center).abs().sum())
         return lambda y: 8 * EPS * (y.abs() + largest)
@@ -40,4 +45,4 @@ class Projection(WeightedSums):
     def select_columns(self, wanted: Sequence[int], needed: Sequence[int], width: int) -> Module:
         """The wanted sums, of the needed columns."""
         weight, bias = self.weight[list(wanted)][:, list(needed)], self.bias[list(wanted)]
-        return Projection(weight, bias, self.center[list(needed)])
+        return Projection(weight, bias, self.center[list(needed)], self.source_centers_last)

@@ -29,8 +29,7 @@ class NearestPoint(Module):
         """That of |x|^2 - 2 x c + |c|^2, as the source computes squared distances."""
         if self.p != 2.0 or self.power != 2.0:
             return None
-        square = float(self.points.detach()[column].square().sum())
-        return lambda scores: 16 * EPS * (square + scores.abs())
+        return _of_squares(self.points.detach()[column])
 
 
 class NearestGroup(Module):
@@ -64,6 +63,10 @@ class Distances(Module):
         """[B, width] -> [B, K]."""
         return torch.cat([distances(part, self.points, 2.0) for part in row_blocks(x, self.points.shape[0])])
 
+    def rounding(self, column: int, inputs: Sequence[Rounding | None]) -> Rounding:
+        """That of the square root of |x|^2 - 2 x c + |c|^2, as the source computes it."""
+        return _of_root(_of_squares(self.points[column]))
+
 
 class DistancesFromScores(Module):
     """Distances from the scores of ``NearestPoint``: y_k = sqrt(-s_k)."""
@@ -75,14 +78,23 @@ class DistancesFromScores(Module):
     def rounding(self, column: int, inputs: Sequence[Rounding | None]) -> Rounding | None:
         """That of the square root of the score."""
         of_scores = inputs[column]
-        if of_scores is None:
-            return None
+        return None if of_scores is None else _of_root(of_scores)
 
-        def of_distances(distances: Tensor) -> Tensor:
-            of_squares = of_scores(-distances.square())
-            return of_squares / (2 * torch.maximum(distances.abs(), of_squares.sqrt()))
 
-        return of_distances
+def _of_squares(point: Tensor) -> Rounding:
+    """How far |x|^2 - 2 x c + |c|^2 may be from the squared distance to a point c."""
+    square = float(point.square().sum())
+    return lambda squares: 16 * EPS * (square + squares.abs())
+
+
+def _of_root(of_squares: Rounding) -> Rounding:
+    """How far the root of a square may be, from how far the square may be."""
+
+    def of_distances(distances: Tensor) -> Tensor:
+        size = of_squares(distances.square())
+        return size / (2 * torch.maximum(distances.abs(), size.sqrt()))
+
+    return of_distances
 
 
 class BisectingCenters(Module):

@@ -37,14 +37,14 @@ def pca(fitted: Any) -> Projection | Transformer:
     """(x - mean_) components_^T, over sqrt(explained_variance_) if whiten; score_samples from get_precision()."""
     components = np.asarray(fitted.components_, dtype=np.float64)
     if not fitted.whiten:
-        return _with_likelihood(fitted, projection(components, fitted.mean_))
+        return _with_likelihood(fitted, projection(components, fitted.mean_, source_centers_last=True))
     variance = np.asarray(fitted.explained_variance_, dtype=np.float64)
     if getattr(fitted, "_fit_svd_solver", "full") == "covariance_eigh":
         # eigh rounds each eigenvalue by the largest one: a smaller variance may as well be 0, as on another processor.
         variance = np.where(variance > len(fitted.mean_) * EPSILON * variance.max(), variance, 0.0)
     weight = components / np.maximum(np.sqrt(variance), np.finfo(fitted.explained_variance_.dtype).eps)[:, None]
     _check_scale(fitted, weight, np.sqrt(variance @ components**2), "whiten=True and components without variance")
-    return _with_likelihood(fitted, projection(weight, fitted.mean_))
+    return _with_likelihood(fitted, projection(weight, fitted.mean_, source_centers_last=True))
 
 
 @translates(
@@ -89,11 +89,13 @@ def sparse_pca(fitted: Any) -> Projection:
     return projection(np.reshape(columns, (len(unit), -1)).T, fitted.mean_)
 
 
-def projection(weight: ArrayLike, center: ArrayLike | None = None, bias: ArrayLike = 0.0) -> Projection:
+def projection(
+    weight: ArrayLike, center: ArrayLike | None = None, bias: ArrayLike = 0.0, *, source_centers_last: bool = False
+) -> Projection:
     """(x - center) weight^T + bias."""
     matrix = tensor(weight)
     middle = torch.zeros(matrix.shape[1], dtype=torch.float64) if center is None else tensor(center)
-    return Projection(matrix, per_column(bias, len(matrix)), middle)
+    return Projection(matrix, per_column(bias, len(matrix)), middle, source_centers_last)
 
 
 def linear(weight: ArrayLike, bias: ArrayLike = 0.0) -> Linear:
