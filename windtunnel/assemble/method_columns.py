@@ -42,7 +42,8 @@ class MethodColumns:
             places = self._composite_method(expression, conversion.methods[method])
         elif isinstance(conversion, Predictor) and _reads_columns(conversion, method):
             module = conversion.column_methods[method]
-            return _with_rounding(module, self._column_method(expression, module))
+            places = self._column_method(expression, module)
+            return _with_rounding(module, places, [None] * len(places))
         else:
             scored = self._predictors.scored(expression)
             labels = method in ("predict", "position", "votes") and scored.classes is not None
@@ -116,7 +117,7 @@ def _columns_of_scores(scored: ScoredPredictor, module: Module, places: list[Pla
     return _with_rounding(module, places, of_scores)
 
 
-def _with_rounding(module: Module, places: list[Place], inputs: Sequence[Rounding | None] = ()) -> list[GraphColumn]:
+def _with_rounding(module: Module, places: list[Place], inputs: Sequence[Rounding | None]) -> list[GraphColumn]:
     """The output columns of a module, with how far they may be from the source's."""
     return [replace(column_at(place), rounding=module.rounding(at, inputs)) for at, place in enumerate(places)]
 

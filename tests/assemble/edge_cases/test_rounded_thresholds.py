@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from sklearn.cluster import KMeans
+from sklearn.cluster import Birch, KMeans
 from sklearn.decomposition import PCA
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
@@ -27,6 +27,7 @@ STEPS: dict[str, Any] = {
     "products": PolynomialFeatures(2, interaction_only=True),
     "products of three": PolynomialFeatures(3),
     "distances": KMeans(5, random_state=0),
+    "distances to the nearest of groups": Birch(n_clusters=5, threshold=5),
     "powers": PowerTransformer(),
     "powers of positive numbers": PowerTransformer(method="box-cox"),
     "powers, scaled afterwards": make_pipeline(PowerTransformer(standardize=False), StandardScaler()),

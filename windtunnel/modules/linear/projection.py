@@ -19,9 +19,7 @@ class Projection(WeightedSums):
     """
 
     center: Tensor  # [width], in the unit of the column
-    source_centers_last: bool = (
-        False  # whether the source subtracts the sums of the center from the sums of the columns
-    )
+    source_centers_last: bool = False  # whether the source computes x W^T - center W^T
 
     def cast(self, dtype: torch.dtype) -> None:
         """Compute in ``dtype``; what it cannot hold of the center goes into the bias."""
