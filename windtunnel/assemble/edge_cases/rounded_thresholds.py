@@ -72,5 +72,6 @@ def _roundings(
         if rounding is not None:
             here = moved & (column == position)
             known = rounding(torch.from_numpy(values[here])).numpy()
-            step[here] = np.maximum(step[here], known * torch.finfo(dtype).eps / EPS)
+            known = np.where(np.isfinite(known), known * torch.finfo(dtype).eps / EPS, 0.0)
+            step[here] = np.maximum(step[here], known)
     return step
