@@ -210,8 +210,10 @@ def _fit_pipeline_and_select(
     if takes_residual := source.takes_residual_model():
         source.fit(train, valid, recipe=recipe, **options)
     of_members, of_source = _validation_losses(members, source, recipe, valid)
-    significant = len(train[1]) >= MANY_ROWS
-    worse = (of_members - of_source).exceeds_standard_error() if significant else of_members.mean > of_source.mean
+    must_be_significant = len(train[1]) >= MANY_ROWS
+    worse = of_members.mean > of_source.mean
+    if must_be_significant:
+        worse = (of_members - of_source).exceeds_standard_error()
     if not worse:
         return members
     warn_caller(

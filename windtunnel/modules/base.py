@@ -16,7 +16,8 @@ from windtunnel.modules.outputs.finite import Finite
 MODULES: dict[str, type[Module]] = {}
 Rounding = Callable[[Tensor], Tensor]
 """How far numbers of a column may be from the source's, as a function of their values, float64 ``[n]`` -> ``[n]``."""
-EPS = torch.finfo(torch.float64).eps
+EPSILON = torch.finfo(torch.float64).eps
+"""The rounding of float64, in units of the number."""
 _LEARNED, _DERIVED = object(), object()
 
 

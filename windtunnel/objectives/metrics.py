@@ -203,12 +203,11 @@ def metric_named(name: str) -> str:
 
 def _pick(metric: str | ScorerFunction | None, head: Head, extra: Collection[str]) -> str | Scorer:
     """A name in ``GREATER_IS_BETTER``, or a scorer."""
-    known = {"predict"} if head.is_pairwise else {"predict", "decision_function"}
-    known |= {*extra} | ({"predict_proba"} if head.link in _PROBABILITIES else set())
+    has_probabilities = head.link in _PROBABILITIES or "predict_proba" in extra
     fits = _METRICS_OF_TASK[head.task]
-    if "predict_proba" not in known:
+    if not has_probabilities:
         fits = tuple(name for name in fits if name != "log_loss")
-    if not {"predict_proba", "decision_function"} & known:
+    if head.is_pairwise and not {"predict_proba", "decision_function"} & {*extra}:
         fits = tuple(name for name in fits if name not in RANKING_METRICS)
     if metric is None and _has_labels_only(head, fits):
         return "accuracy"
@@ -216,8 +215,10 @@ def _pick(metric: str | ScorerFunction | None, head: Head, extra: Collection[str
         return "loss" if head.task == "regression" and head.loss not in _SQUARED else fits[0]
     name = metric_named(metric) if isinstance(metric, str) else metric
     if name not in GREATER_IS_BETTER:
-        methods = known | {"decision_function"}  # the raw scores of pairs of classes, if it has no step of its own
-        return Scorer.of(name, head, [each for each in HEAD_METHODS if each in methods & {*head.methods}], fits)
+        methods = [method for method in HEAD_METHODS if method in head.methods]
+        if not has_probabilities:
+            methods = [method for method in methods if method != "predict_proba"]
+        return Scorer.of(name, head, methods, fits)
     if name not in fits:
         raise InvalidOption(
             f"metric={metric!r} does not fit a {head.task} model with the link {head.link!r}; "

@@ -75,7 +75,7 @@ class Scorer:
             warnings.simplefilter("ignore", UndefinedMetricWarning)  # of small groups of rows that nobody sees
             try:
                 score = float(self.function(model, _Unreadable(), y, **options))
-            except Exception as error:
+            except Exception as error:  # of the caller's function, whatever it is; ``error`` keeps it
                 self.error = f"{type(error).__name__}: {error}"
                 if options and "sample_weight" in self.error:
                     self.error += (
@@ -142,7 +142,7 @@ def _called_method(name: str, function: ScorerFunction, head: Head, methods: Seq
         function(_Model(head, methods, raise_called), _Unreadable(), y)
     except _Called as call:
         return str(call)
-    except Exception as error:
+    except Exception as error:  # of the caller's function, whatever it is
         reason = f"{type(error).__name__}: {error}".replace("_Model has", "the model has")
         raise InvalidOption(
             f"metric={name!r} does not score this {head.task} model by its {', '.join(methods)} ({reason}); {accepted}"

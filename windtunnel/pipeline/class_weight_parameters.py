@@ -20,16 +20,10 @@ CLASS_WEIGHTS = re.compile(
     r"(.*__)?(class_weights?|auto_class_weights|scale_pos_weight|is_unbalance|unbalance|unbalanced_sets)"
 )
 """The parameters of LightGBM, XGBoost, CatBoost and scikit-learn, maybe behind the names of steps."""
-
-
 RESAMPLING = re.compile(r"(.*__)?sampling_strategy")
 """The parameter of imbalanced-learn's samplers and ensembles: they change how frequent the classes are."""
-
-
 RECIPE = "recipe__"
 """The options of ``WindTunnelClassifier`` for fine-tuning, which weigh nothing by themselves."""
-
-
 CALIBRATING = (CalibratedClassifierCV, StackingClassifier)
 """Fit the probabilities of others again, without weights."""
 

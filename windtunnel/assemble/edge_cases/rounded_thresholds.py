@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from windtunnel.modules.base import EPS, Rounding
+from windtunnel.modules.base import EPSILON, Rounding
 from windtunnel.modules.columns.bins import Bins
 from windtunnel.modules.trees.hard import TreeWalk
 
@@ -72,6 +72,6 @@ def _roundings(
         if rounding is not None:
             here = moved & (column == position)
             known = rounding(torch.from_numpy(values[here])).numpy()
-            known = np.where(np.isfinite(known), known * torch.finfo(dtype).eps / EPS, 0.0)
+            known = np.where(np.isfinite(known), known * torch.finfo(dtype).eps / EPSILON, 0.0)
             step[here] = np.maximum(step[here], known)
     return step

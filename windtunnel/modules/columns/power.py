@@ -6,7 +6,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from windtunnel.modules.base import EPS, Module, Rounding, learned
+from windtunnel.modules.base import EPSILON, Module, Rounding, learned
 from windtunnel.modules.columns.affine import affine
 from windtunnel.modules.slices import cache_slices, join_slices
 
@@ -62,7 +62,7 @@ class Power(Module):
             y = y if self.positive else y.abs()
             raised = (1 + powers * y).clamp_min(torch.finfo(y.dtype).tiny)  # exp(e)
             changes = torch.where(powers == 0, y.abs(), raised * raised.log().abs() / powers.abs())
-            return 4 * EPS * (changes + y.abs() + abs(center)) / unit * abs(scale)
+            return 4 * EPSILON * (changes + y.abs() + abs(center)) / unit * abs(scale)
 
         return None if scale == 0 or inputs[column] is not None else of_values
 

@@ -5,12 +5,11 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from windtunnel.modules.base import Module, bounded, learned
+from windtunnel.modules.base import EPSILON, Module, bounded, learned
 from windtunnel.modules.loops import while_loop
 
 LEAST = 1.1920928955078125e-07
 """float32's epsilon, below which the source takes a number for zero, in whatever type it computes."""
-EPSILON = 2.220446049250313e-16
 
 
 def beta_divergence(x: Tensor, weights: Tensor, components: Tensor, beta: float, least: float) -> Tensor:

@@ -3,10 +3,8 @@
 import torch
 from torch import Tensor
 
-from windtunnel.modules.base import Module, bounded, learned
+from windtunnel.modules.base import EPSILON, Module, bounded, learned
 from windtunnel.modules.loops import unfinished
-
-EPSILON = 2.220446049250313e-16
 
 
 def split_signs(codes: Tensor) -> Tensor:

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from windtunnel.modules.base import EPS, Module, Rounding
+from windtunnel.modules.base import EPSILON, Module, Rounding
 from windtunnel.modules.linear.linear import WeightedSums
 
 
@@ -38,7 +38,7 @@ class Projection(WeightedSums):
             return None
         with torch.no_grad():
             largest = float((self.weight[column] * self.center).abs().sum())
-        return lambda y: 8 * EPS * (y.abs() + largest)
+        return lambda y: 8 * EPSILON * (y.abs() + largest)
 
     def select_columns(self, wanted: Sequence[int], needed: Sequence[int], width: int) -> Module:
         """The wanted sums, of the needed columns."""

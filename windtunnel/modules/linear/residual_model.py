@@ -12,7 +12,12 @@ from torch import Tensor, nn
 from windtunnel.modules.base import Module, derived, learned
 
 EDGE_SHIFT = 2.0**-20
-"""How far edges of bins lie above a value of the training rows, as a fraction of it: more than float32 rounds."""
+"""More than float32 rounds, in units of the number."""
+
+
+def edge_shift(edges: Tensor, largest: Tensor) -> Tensor:
+    """How far edges of bins that are values of training rows are moved up; ``largest`` is the largest size of one."""
+    return EDGE_SHIFT * (edges.abs() + EDGE_SHIFT * largest)
 
 
 class ResidualModel(Module):

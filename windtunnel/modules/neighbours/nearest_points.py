@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from windtunnel.modules.base import EPS, Module, Rounding, bounded, learned
+from windtunnel.modules.base import EPSILON, Module, Rounding, bounded, learned
 from windtunnel.modules.distances import distances, root, squared_distances
 from windtunnel.modules.slices import row_blocks
 
@@ -84,7 +84,7 @@ class DistancesFromScores(Module):
 def _of_squares(point: Tensor) -> Rounding:
     """How far |x|^2 - 2 x c + |c|^2 may be from the squared distance to a point c."""
     square = float(point.square().sum())
-    return lambda squares: 16 * EPS * (square + squares.abs())
+    return lambda squares: 16 * EPSILON * (square + squares.abs())
 
 
 def _of_root(of_squares: Rounding) -> Rounding:

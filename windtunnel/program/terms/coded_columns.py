@@ -14,7 +14,7 @@ from torch import Tensor
 
 from windtunnel.encode import FIRST_ID, Batch, RowEncoder
 from windtunnel.encode.vocabulary import MISSING_ID
-from windtunnel.modules.linear.residual_model import EDGE_SHIFT, column_codes
+from windtunnel.modules.linear.residual_model import column_codes, edge_shift
 from windtunnel.program.program import NUMBERS, ProgramStep
 from windtunnel.program.raw_columns import RawColumns
 
@@ -73,15 +73,15 @@ class CodedColumns:
     def _edges(self, column: int) -> list[float]:
         """The upper edges of the bins of a column of numbers; whole numbers that they are a little above."""
         module: Any = self.step.module
-        edges = [edge for edge in module.edges[column].tolist() if edge < math.inf]
-        largest = max(map(abs, edges), default=0.0)
-        return [_whole(edge, largest) for edge in edges]
-
-
-def _whole(edge: float, largest: float) -> float:
-    """The whole number that an edge lies above by ``EDGE_SHIFT``; else the edge."""
-    nearest = float(round(edge))
-    return nearest if 0 <= edge - nearest <= 2 * EDGE_SHIFT * (abs(nearest) + EDGE_SHIFT * largest) else edge
+        edges = module.edges[column]
+        edges = edges[edges < math.inf]
+        if not len(edges):
+            return []
+        nearest = edges.round()
+        above = edges - nearest
+        is_whole = (above >= 0) & (above <= 2 * edge_shift(nearest, edges.abs().max()))
+        whole: list[float] = torch.where(is_whole, nearest, edges).tolist()
+        return whole
 
 
 def _bin_text(edges: list[float], code: int) -> str:

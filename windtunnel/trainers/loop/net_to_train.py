@@ -19,8 +19,8 @@ from windtunnel.trainers.recipe import Recipe
 class NetToTrain:
     """A module that a training changes, and what the training needs to know about it.
 
-    ``module(numbers [B, n], ids [B, m])`` gives raw scores ``[B, K]``. Gradients are those of the loss divided by
-    ``gradient_scale``.
+    ``module(numbers [B, n], ids [B, m])`` gives raw scores ``[B, K]``; a residual model takes init scores and codes in
+    their place. Gradients are those of the loss divided by ``gradient_scale``.
     """
 
     module: nn.Module

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from windtunnel.encode import Batch, CategoryColumn
-from windtunnel.modules.linear.residual_model import EDGE_SHIFT, column_codes
+from windtunnel.modules.linear.residual_model import column_codes, edge_shift
 from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.trainers.residual.init_scores import ResidualInputs, concat, in_row_blocks
 
@@ -70,8 +70,7 @@ def bin_edges(numbers: Tensor) -> Tensor:
 
     They lie a little above values of these rows, so that rounding, such as to float32, does not change the bin of one.
     """
-    finite = [column[torch.isfinite(column)] for column in numbers.t()]
-    edges = [_above(_column_edges(column), column) for column in finite]
+    edges = [_column_edges(column[torch.isfinite(column)]) for column in numbers.t()]
     return pad_sequence(edges, batch_first=True, padding_value=torch.inf) if edges else numbers.new_zeros(0, 0)
 
 
@@ -81,29 +80,29 @@ def code_counts(edges: Tensor) -> list[int]:
     return counts
 
 
-def _above(edges: Tensor, column: Tensor) -> Tensor:
-    """Edges that are values of the column, moved up by a little, at most half of the way to the next greater value."""
+def _column_edges(column: Tensor) -> Tensor:
+    """Edges at values of a column, moved up by a little, at most half of the way to the next greater value."""
+    values: Tensor
+    values, counts = torch.unique(column, return_counts=True)
+    edges = _edge_values(values, counts)
     if not len(edges):
         return edges
-    values = torch.unique(column)
     greater = torch.cat([values, values.new_full((1,), torch.inf)])[torch.searchsorted(values, edges) + 1]
-    moved = edges + EDGE_SHIFT * (edges.abs() + EDGE_SHIFT * edges.abs().max())
-    moved = torch.minimum(moved, edges + (greater - edges) / 2)
+    moved = torch.minimum(edges + edge_shift(edges, edges.abs().max()), edges + (greater - edges) / 2)
     return torch.where(moved < greater, moved, edges)
 
 
-def _column_edges(column: Tensor) -> Tensor:
+def _edge_values(values: Tensor, counts: Tensor) -> Tensor:
     """Quantiles of a column, for a bin per ``ROWS_PER_BIN`` values, from ``MIN_BINS`` to ``MAX_BINS`` bins.
 
-    A value that alone fills a bin gets one, and the other values share the rest; with ``FEW_VALUES`` distinct values
-    or fewer, and with no more than there are bins, each has its own.
+    ``values`` are its distinct ones, ascending. A value that alone fills a bin gets one, and the other values share the
+    rest; with ``FEW_VALUES`` distinct values or fewer, and with no more than there are bins, each has its own.
     """
-    bins = min(max(len(column) // ROWS_PER_BIN, MIN_BINS), MAX_BINS)
-    values: Tensor
-    values, counts = torch.unique(column, return_counts=True)
+    rows = int(counts.sum())
+    bins = min(max(rows // ROWS_PER_BIN, MIN_BINS), MAX_BINS)
     if len(values) <= max(bins, FEW_VALUES):
         return values
-    frequent = counts * bins >= len(column)
+    frequent = counts * bins >= rows
     rest = torch.repeat_interleave(values[~frequent], counts[~frequent])
     shared = max(bins - int(frequent.sum()), 2)
     place = torch.linspace(0, len(rest) - 1, shared + 1, dtype=torch.float64)[1:-1]

@@ -1,4 +1,4 @@
-"""The halves of the validation rows: what was selected on one of them is tested on the other."""
+"""The residual models that were selected on the halves of the validation rows, each tested on the other half."""
 
 from __future__ import annotations
 

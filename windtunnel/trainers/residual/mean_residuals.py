@@ -77,21 +77,17 @@ class Interaction:
 
     def cells(self, codes: Tensor) -> Tensor:
         """Cell of each row, int64 ``[N]``, as ``interaction_cells`` computes it; small numbers need no remainder."""
-        number, numbers = codes.new_zeros(()), 1
+        number, bound = codes.new_zeros(()), 1  # numbers are below the bound
         for column, size in zip(self.columns, self.sizes, strict=True):
-            number, numbers = number * size + codes[:, column], min(numbers, self.cell_count) * size
-            if numbers > self.cell_count:
+            number, bound = number * size + codes[:, column], bound * size
+            if bound > self.cell_count:
                 number %= self.cell_count
+                bound = self.cell_count
         return number
 
     def occurring_cells(self, codes: Tensor) -> Tensor:
         """The cells with a row, int64, ascending."""
         return torch.bincount(self.cells(codes), minlength=self.cell_count).nonzero()[:, 0]
-
-    @property
-    def hashed(self) -> bool:
-        """Whether combinations of codes share cells."""
-        return math.prod(self.sizes) > self.cell_count
 
     def mean_residuals(self, residuals: Residuals) -> MeanResiduals:
         """Shrunken mean residual of each cell.

@@ -87,10 +87,10 @@ def compare_losses_and_metrics(
     change, error = float((new - old).mean()), float((new - old).std() / max(len(groups) - 1, 1) ** 0.5)
     if abs(change) <= error or not metric.better(float(old.mean()), float(new.mean())):
         return test
-    change_of_metric = f"{metric.name} changes by {estimate_text(change, error)}"
-    if len(groups) == 1:
-        change_of_metric = f"{metric.name} gets worse (these are too few for its standard error)"
-    reason = f"on rows that had no part in fitting {change_of_metric}, though the loss is lower"
+    changes = "gets worse (these are too few for its standard error)"
+    if len(groups) > 1:
+        changes = f"changes by {estimate_text(change, error)}"
+    reason = f"on rows that had no part in fitting {metric.name} {changes}, though the loss is lower"
     return replace(test, reason=reason, worsens_metric=True)
 
 

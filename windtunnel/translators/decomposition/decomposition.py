@@ -14,14 +14,13 @@ from sklearn import decomposition, random_projection
 from sklearn.linear_model import ridge_regression
 
 from windtunnel.errors import UnsupportedEstimator
+from windtunnel.modules.base import EPSILON
 from windtunnel.modules.decompositions.densities import NormalLikelihood
 from windtunnel.modules.linear.linear import Linear
 from windtunnel.modules.linear.projection import Projection
 from windtunnel.translators.arrays import per_column, tensor
 from windtunnel.translators.conversions import Transformer
 from windtunnel.translators.registry import translates
-
-EPSILON = float(np.finfo(np.float64).eps)
 
 TOLERANCE = 1e-9
 """Largest accepted rounding error of an output."""
