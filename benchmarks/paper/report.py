@@ -1,4 +1,4 @@
-"""The section of docs/joint_training.md with the stored results, beside the paper's numbers."""
+"""The section of docs/joint_training.md with the stored results and the paper's numbers."""
 
 from __future__ import annotations
 
