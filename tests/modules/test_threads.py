@@ -5,12 +5,13 @@ from __future__ import annotations
 import multiprocessing
 import os
 import threading
+import time
 from collections.abc import Iterator
 
 import pytest
 import torch
 
-from windtunnel.modules.threads import run_parallel
+from windtunnel.modules.threads import one_thread, run_parallel
 
 
 @pytest.fixture(autouse=True)
@@ -50,6 +51,38 @@ def test_what_goes_wrong_is_raised() -> None:
     with pytest.raises(ZeroDivisionError):
         run_parallel(lambda share: 1 // share, [1, 0])
     assert run_parallel(abs, [-1, -2]) == [1, 2]
+
+
+def test_an_error_is_raised_once_no_share_runs() -> None:
+    started, ended = threading.Event(), threading.Event()
+
+    def work(share: int) -> None:
+        if share:
+            started.set()
+            time.sleep(0.1)
+            ended.set()
+            return
+        started.wait(60)
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        run_parallel(work, [0, 1])
+    assert ended.is_set()
+
+
+def test_shares_of_a_share_run_in_its_thread() -> None:
+    def work(_: int) -> set[str]:
+        names = run_parallel(lambda _: threading.current_thread().name, range(4), single_thread=True)
+        return {threading.current_thread().name, *names}
+
+    assert [len(names) for names in run_parallel(work, [0, 1])] == [1, 1]
+
+
+def test_one_thread_in_a_context() -> None:
+    with pytest.raises(ZeroDivisionError), one_thread():
+        assert torch.get_num_threads() == 1
+        raise ZeroDivisionError
+    assert torch.get_num_threads() == 2
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")

@@ -7,16 +7,19 @@ have to stay in a cache, one share of the whole work per thread is faster.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import contextmanager
 from functools import lru_cache
-from threading import Barrier
+from threading import Barrier, local
 from typing import TypeVar
 
 import torch
 
 Share = TypeVar("Share")
 Result = TypeVar("Result")
+
+_thread = local()
 
 
 def run_parallel(
@@ -25,17 +28,37 @@ def run_parallel(
     """Run ``work`` on all shares in parallel, without gradients; results are in the order of the shares.
 
     ``torch.get_num_threads()`` shares keep all threads busy. A single share runs in the calling thread, whose torch
-    operations use all threads, unless ``single_thread`` is set.
+    operations use all threads, unless ``single_thread`` is set. Shares of work that is a share itself run one by one,
+    as all threads may be busy with such shares. An error or an interrupt is raised once no share runs any more.
     """
-    if len(shares) == 1 and not single_thread:
-        return [work(shares[0])]
+    if getattr(_thread, "is_worker", False) or (len(shares) == 1 and not single_thread):
+        return [work(share) for share in shares]
     inference = torch.is_inference_mode_enabled()
 
     def run(share: Share) -> Result:
         with torch.inference_mode(inference), torch.no_grad():
             return work(share)
 
-    return list(_pool(torch.get_num_threads(), os.getpid()).map(run, shares))
+    pool = _pool(torch.get_num_threads(), os.getpid())
+    futures = [pool.submit(run, share) for share in shares]
+    try:
+        return [future.result() for future in futures]
+    except BaseException:
+        for future in futures:
+            future.cancel()
+        wait(futures)
+        raise
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Run torch operations with one thread in this context: small operations take longer with several."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
 
 
 @lru_cache(maxsize=1)
@@ -45,6 +68,7 @@ def _pool(threads: int, process: int) -> ThreadPoolExecutor:
     ready = Barrier(threads + 1)
 
     def alone() -> None:
+        _thread.is_worker = True
         torch.get_num_threads()  # a thread takes over torch's number when it first asks, and only then keeps its own
         torch.set_num_threads(1)
         ready.wait()

@@ -58,8 +58,7 @@ def numbers_and_target() -> tuple[pd.DataFrame, np.ndarray[Any, Any]]:
     return X, random.random(ROWS) < 1 / (1 + np.exp(-logit))
 
 
-@pytest.fixture(scope="module")
-def fitted_on_numbers() -> windtunnel.Translation:
+def fit_on_numbers() -> windtunnel.Translation:
     X, y = numbers_and_target()
     numbers = make_pipeline(SimpleImputer(), StandardScaler())
     columns = make_column_transformer((numbers, ["u", "v"]), (OneHotEncoder(), ["c"]))
@@ -69,11 +68,28 @@ def fitted_on_numbers() -> windtunnel.Translation:
 
 
 @pytest.fixture(scope="module")
+def fitted_on_numbers() -> windtunnel.Translation:
+    return fit_on_numbers()
+
+
+@pytest.fixture(scope="module")
 def fitted() -> windtunnel.Translation:
     X, y = rows_and_target()
     source = make_pipeline(OneHotEncoder(), LogisticRegression()).fit(X[TRAIN], y[TRAIN])
     net = windtunnel.translate(source)
     return net.fit((X[TRAIN], y[TRAIN]), (X[VALID], y[VALID]), epochs=1, progress=False, accelerator="cpu")
+
+
+def test_two_threads_fit_what_one_fits(fitted_on_numbers: windtunnel.Translation) -> None:
+    X, _ = numbers_and_target()
+    before, random_state = torch.get_num_threads(), torch.get_rng_state()
+    torch.set_num_threads(3 - before if before < 3 else 1)
+    try:
+        net = fit_on_numbers()
+    finally:
+        torch.set_num_threads(before)
+    np.testing.assert_allclose(net.predict_proba(X), fitted_on_numbers.predict_proba(X), atol=1e-4)
+    assert torch.equal(torch.get_rng_state(), random_state)
 
 
 def test_features_leave_the_block_of_a_row_out() -> None:
@@ -129,7 +145,7 @@ def test_boosting_lowers_the_loss_of_several_scores() -> None:
     features = random.normal(size=(1500, 2)).astype(np.float32)
     target = torch.from_numpy((features[:, 0] > 0).astype(int) + (features[:, 1] > 0))
     parts = slice(0, 1000), slice(1000, 1500)
-    binned = Datasets.of(*(features[part] for part in parts))
+    binned = Datasets.of(*(features[part] for part in parts), threads=1)
     train, valid = (Targets(target[part]) for part in parts)
     split = ValidationHalves([*torch.arange(500).tensor_split(2)], torch.arange(500))
     targets = FitTargets(torch.zeros(3), train, valid, split, LOSSES["softmax"], torch.ones(3), seed=0)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from windtunnel.modules.threads import one_thread
 from windtunnel.objectives.losses import CustomLoss
 from windtunnel.progress import Phase, show_progress
 from windtunnel.trainers.data.encoded_rows import EncodedRows
@@ -38,6 +39,7 @@ class TrainedResidual:
     is_tested_by_halves: bool = True  # whether there are such models
 
 
+@one_thread()
 def train_residual(
     setup: ResidualSetup, recipe: Recipe, lightning: TrainerOptions, checkpoints: CheckpointOptions
 ) -> TrainedResidual:
@@ -46,6 +48,8 @@ def train_residual(
     If an epoch improved it, the two models that test it are trained too. They are left out after an error, for a
     caller's Trainer on several processes, and for a custom loss over a streamed loader, as its batches cannot be formed
     of half of the rows.
+
+    The steps are small, so each operation has one thread.
     """
     residual = setup.initial.copy()
     if not residual.reads_columns:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from windtunnel.modules.threads import run_parallel
 from windtunnel.progress import Phase
 from windtunnel.trainers.residual.mean_residuals import Interaction, MeanResiduals, Residuals
 
@@ -83,15 +84,17 @@ def screen(
     order: int, candidates: Sequence[Interaction], train: Residuals, valid: Residuals | None = None
 ) -> dict[Interaction, float]:
     """The candidates with their z on the training rows, largest first; with ``valid`` only the significant ones."""
-    z = {}
     kind = "columns" if order == 1 else f"interactions of {order} columns"
     with Phase(f"screening {len(candidates)} {kind}", len(candidates)) as phase:
-        for candidate in candidates:
+
+        def z_of(candidate: Interaction) -> float | None:
             fitted = candidate.mean_residuals(train)
-            value = _training_z(fitted, train) if valid is None else _significant_z(candidate, fitted, train, valid)
-            if value is not None:
-                z[candidate] = value
+            z = _training_z(fitted, train) if valid is None else _significant_z(candidate, fitted, train, valid)
             phase.advance()
+            return z
+
+        values = run_parallel(z_of, candidates, single_thread=True)
+    z = {candidate: value for candidate, value in zip(candidates, values, strict=True) if value is not None}
     return dict(sorted(z.items(), key=lambda item: -item[1]))
 
 

@@ -13,7 +13,6 @@ from torch import Tensor
 from windtunnel.modules.trees.ensemble import TreeEnsemble
 from windtunnel.objectives.derivatives import derivatives
 from windtunnel.objectives.losses import Loss
-from windtunnel.progress import Phase
 from windtunnel.trainers.residual.boosted.fit_targets import FitTargets
 from windtunnel.trainers.significance.validation_halves import RowSubset
 
@@ -27,6 +26,7 @@ OPTIONS: dict[str, Any] = {
     "verbosity": -1,
     "metric": "none",
 }
+"""Deterministic, whatever the number of threads."""
 RATE, PATIENCE, MAX_TREES = 0.1, 50, 600
 LEAST_CURVATURE = 1e-6
 
@@ -37,15 +37,17 @@ class Datasets:
 
     train: Any
     valid: Any
+    threads: int  # of LightGBM
 
     @classmethod
-    def of(cls, train: NDArray[np.float32], valid: NDArray[np.float32]) -> Datasets:
+    def of(cls, train: NDArray[np.float32], valid: NDArray[np.float32], threads: int) -> Datasets:
         """Bin features ``[N, F]`` of training rows, and those of validation rows by the same borders."""
         import lightgbm
 
-        binned = lightgbm.Dataset(train, np.zeros(len(train)), params=dict(OPTIONS)).construct()
-        binned_valid = lightgbm.Dataset(valid, np.zeros(len(valid)), reference=binned, params=dict(OPTIONS))
-        return cls(binned, binned_valid.construct())
+        options = OPTIONS | {"num_threads": threads}
+        binned = lightgbm.Dataset(train, np.zeros(len(train)), params=dict(options)).construct()
+        binned_valid = lightgbm.Dataset(valid, np.zeros(len(valid)), reference=binned, params=dict(options))
+        return cls(binned, binned_valid.construct(), threads)
 
 
 @dataclass(frozen=True)
@@ -103,17 +105,16 @@ def boost(targets: FitTargets, features: Datasets, max_trees: int = MAX_TREES) -
     )
     features.train.set_init_score(train_scores)
     features.valid.set_init_score(valid_scores)
-    options = OPTIONS | {"learning_rate": RATE, "seed": targets.seed, "objective": objective, "num_class": outputs}
+    options = OPTIONS | {"learning_rate": RATE, "seed": targets.seed, "num_threads": features.threads}
     evaluate(valid_scores, None)  # without a tree
-    with Phase(f"boosting on {features.train.num_feature()} features", max_trees) as phase:
-        booster = lightgbm.train(
-            options,
-            features.train,
-            max_trees,
-            valid_sets=[features.valid],
-            feval=evaluate,
-            callbacks=[lightgbm.early_stopping(PATIENCE, verbose=False), lambda _: phase.advance()],
-        )
+    booster = lightgbm.train(
+        options | {"objective": objective, "num_class": outputs},
+        features.train,
+        max_trees,
+        valid_sets=[features.valid],
+        feval=evaluate,
+        callbacks=[lightgbm.early_stopping(PATIENCE, verbose=False)],
+    )
     return Boosting(booster, np.array(losses))
 
 

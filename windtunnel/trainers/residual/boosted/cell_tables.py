@@ -12,6 +12,7 @@ from torch import Tensor
 
 from windtunnel.modules.linear.residual_model import cell_keys, padded_columns
 from windtunnel.modules.tables.cell_statistics import CellStatistics
+from windtunnel.modules.threads import run_parallel
 from windtunnel.trainers.residual.mean_residuals import Interaction
 
 TARGET_PRIOR_ROWS = 3
@@ -79,7 +80,7 @@ class CellTables:
     def of(cls, columns: Sequence[tuple[int, ...]], size: Sequence[int], rows: TargetRows) -> CellTables:
         """The tables of interactions of these columns; ``size`` are the numbers of codes."""
         interactions = [Interaction.hashed_into(each, size, MAX_CELLS) for each in columns]
-        return cls(rows.mean, [CellSums.of(interaction, rows) for interaction in interactions])
+        return cls(rows.mean, run_parallel(lambda interaction: CellSums.of(interaction, rows), interactions))
 
     @property
     def interactions(self) -> list[Interaction]:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
+from windtunnel.modules.threads import run_parallel
 from windtunnel.objectives.losses import Loss
 from windtunnel.program.head import Head
 from windtunnel.progress import Phase
@@ -88,12 +89,17 @@ def fit_features(
         if len(codes) > MAX_RESIDUAL_ROWS:
             sample = torch.randperm(len(codes), generator=generator)[:MAX_RESIDUAL_ROWS].sort().values
         blocks = {kind: block_of_rows(kind, len(codes), seed) for kind in ROW_BLOCKS}
-        train_tables = {kind: tables.out_of_block_features(target_rows, blocks[kind], sample) for kind in ROW_BLOCKS}
+        train_tables = run_parallel(
+            lambda kind: tables.out_of_block_features(target_rows, blocks[kind], sample), list(ROW_BLOCKS)
+        )
     return BoostedFeatures(
         coder,
         tables,
         sample,
-        {kind: _with_numbers(features, codes[sample, :numbers]) for kind, features in train_tables.items()},
+        {
+            kind: _with_numbers(features, codes[sample, :numbers])
+            for kind, features in zip(ROW_BLOCKS, train_tables, strict=True)
+        },
         _with_numbers(tables.features(valid_codes), valid_codes[:, :numbers]),
     )
 

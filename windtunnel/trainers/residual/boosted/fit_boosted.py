@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -14,9 +15,11 @@ from windtunnel.compiler.strategies import fastest
 from windtunnel.encode import Batch
 from windtunnel.modules.linear.multilayer import MultilayerPerceptron
 from windtunnel.modules.tables.cell_statistics import CellStatistics
+from windtunnel.modules.threads import run_parallel
 from windtunnel.modules.trees.ensemble import TreeEnsemble
 from windtunnel.modules.trees.hard import HardTrees
 from windtunnel.objectives.losses import Loss
+from windtunnel.progress import Phase
 from windtunnel.trainers.data.labelled_rows import LabelledRows
 from windtunnel.trainers.residual.boosted.binned_features import BinnedFeatures
 from windtunnel.trainers.residual.boosted.boosting import Boosting, Datasets, boost
@@ -110,7 +113,7 @@ def fit_boosted(
     choices = {subset: _best(short_runs, subset) for subset in RowSubset}
     kinds = list(dict.fromkeys(choices.values()))
     binned = BinnedFeatures.of(features.take(_tables_to_read(features, short_runs.values())), kinds)
-    fitted = {blocks: _fit_models(targets, binned, blocks) for blocks in kinds}
+    fitted = _fit_models(targets, binned)
     best = fitted[choices[RowSubset.ALL]]
     if not best.boosting.rounds():
         return None
@@ -134,11 +137,23 @@ def fit_boosted(
     return BoostedResidual(statistics, trees, network, inputs, 1 - v - w, other_half_scores)
 
 
-def _fit_models(targets: FitTargets, features: BinnedFeatures, blocks: str) -> FittedModels:
-    """Trees and a network on the training rows with these blocks."""
-    train, valid = features.train[blocks], features.valid
-    boosting, network = boost(targets, Datasets.of(train, valid)), train_network(targets, train, valid)
-    return FittedModels(boosting, network, targets.base_score, valid)
+def _fit_models(targets: FitTargets, features: BinnedFeatures) -> dict[str, FittedModels]:
+    """Trees and a network for each way of forming blocks; trees are boosted while networks are trained."""
+    valid, threads = features.valid, _threads_of_two()
+
+    def fit_trees() -> list[Boosting]:
+        return [boost(targets, Datasets.of(train, valid, threads)) for train in features.train.values()]
+
+    def train_networks() -> list[NetworkTraining]:
+        return [train_network(targets, train, valid) for train in features.train.values()]
+
+    with Phase(f"boosting trees and training a network on {valid.shape[1]} features"):
+        fits: list[Callable[[], list[Any]]] = [fit_trees, train_networks]
+        boostings, networks = run_parallel(lambda fit: fit(), fits, single_thread=True)
+    return {
+        blocks: FittedModels(boosting, network, targets.base_score, valid)
+        for blocks, boosting, network in zip(features.train, boostings, networks, strict=True)
+    }
 
 
 def _with_base(trees: TreeEnsemble, base_score: Tensor, features: BinnedFeatures) -> TreeEnsemble:
@@ -154,12 +169,21 @@ def _times(trees: TreeEnsemble, factor: float) -> HardTrees:
 
 def _short_runs(targets: FitTargets, features: BoostedFeatures) -> dict[str, Boosting]:
     """A short boosting run for each way of forming blocks."""
-    step = -(-len(features.sample) // SHORT_RUN_ROWS)
+    step, threads = -(-len(features.sample) // SHORT_RUN_ROWS), _threads_of_two()
     every_nth = targets.every(step)
-    return {
-        blocks: boost(every_nth, Datasets.of(features.train[blocks][::step], features.valid), SHORT_RUN_TREES)
-        for blocks in ROW_BLOCKS
-    }
+
+    def short_run(blocks: str) -> Boosting:
+        datasets = Datasets.of(features.train[blocks][::step], features.valid, threads)
+        return boost(every_nth, datasets, SHORT_RUN_TREES)
+
+    with Phase("selecting target statistics by short boosting runs"):
+        runs = run_parallel(short_run, list(ROW_BLOCKS), single_thread=True)
+    return dict(zip(ROW_BLOCKS, runs, strict=True))
+
+
+def _threads_of_two() -> int:
+    """The threads of LightGBM for one of two fits at the same time."""
+    return max(1, torch.get_num_threads() // 2)
 
 
 def _best(short_runs: Mapping[str, Boosting], subset: RowSubset) -> str:

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from windtunnel.modules.linear.multilayer import MultilayerPerceptron
-from windtunnel.progress import Phase
 from windtunnel.trainers.residual.boosted.fit_targets import FitTargets
 from windtunnel.trainers.significance.validation_halves import RowSubset
 
@@ -56,7 +55,7 @@ def train_network(
     base_score, unit, rows = targets.base_score, targets.unit, len(x)
     batches = -(-rows // BATCH)
 
-    with torch.random.fork_rng(devices=[]), Phase("training a network on the same features", EPOCHS) as phase:
+    with torch.random.fork_rng(devices=[]), torch.enable_grad():
         torch.manual_seed(targets.seed)
         net = _layers(x.shape[1], len(base_score))
         optimizer = torch.optim.AdamW(net.parameters(), lr=RATE, weight_decay=WEIGHT_DECAY)
@@ -75,7 +74,6 @@ def train_network(
                 losses.append([*map(_finite, targets.losses_on_subsets(scores[-1]))])
             if _lowest(losses) == len(losses) - 1:
                 best = {name: value.clone() for name, value in net.state_dict().items()}
-            phase.advance()
         net.load_state_dict(best)
     layers = _of_features(net, center, scale, base_score, unit)
     return NetworkTraining(layers, [each.clone() for each in scores], np.array(losses))
