@@ -9,6 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from windtunnel.modules.threads import run_parallel
 from windtunnel.modules.trees.ensemble import TreeEnsemble
 from windtunnel.modules.trees.hard import HardTrees
 from windtunnel.modules.trees.leaf_steps import leaf_steps
@@ -69,7 +70,6 @@ def tree_shap(trees: HardTrees, x: Tensor) -> tuple[NDArray[np.float64], NDArray
     groups = leaf_groups(ensemble)
     leaf_value = torch.from_numpy(ensemble.leaf_value).reshape(len(ensemble.leaf_value), -1) / ensemble.divisor
     output = torch.from_numpy(np.repeat(ensemble.output, np.diff(ensemble.leaf_start)))
-    values = torch.zeros(len(x), ensemble.width * ensemble.outputs, dtype=torch.float64)
     base = torch.from_numpy(ensemble.base / ensemble.divisor).clone()
     for group in groups:
         reached = leaf_value[group.leaf] * group.fraction.prod(dim=1, keepdim=True)
@@ -77,19 +77,26 @@ def tree_shap(trees: HardTrees, x: Tensor) -> tuple[NDArray[np.float64], NDArray
             base += reached.sum(dim=0)
         else:
             base.index_add_(0, output[group.leaf], reached[:, 0])
+
+    def values_of(rows: Tensor) -> Tensor:
+        """Those of some rows, ``[b, width x K]``."""
+        values = torch.zeros(len(rows), ensemble.width * ensemble.outputs, dtype=torch.float64)
+        goes_right = trees.goes_right(rows)
+        for group in groups:
+            if group.feature.shape[1] == 0:
+                continue
+            per_leaf = _contributions(group, goes_right)  # [b, L, U]
+            for score in range(ensemble.outputs) if ensemble.vector else [0]:
+                place = group.feature * ensemble.outputs
+                place = place + (score if ensemble.vector else output[group.leaf].unsqueeze(1))
+                weighted = per_leaf * leaf_value[group.leaf, score].unsqueeze(1)
+                values.index_add_(1, place.flatten(), weighted.flatten(1))
+        return values
+
     largest = max((group.feature.numel() for group in groups), default=1)
     with torch.inference_mode():
-        for rows in torch.split(torch.arange(len(x)), max(1, CELLS // max(1, largest))):
-            goes_right = trees.goes_right(x[rows])
-            for group in groups:
-                if group.feature.shape[1] == 0:
-                    continue
-                per_leaf = _contributions(group, goes_right)  # [b, L, U]
-                for score in range(ensemble.outputs) if ensemble.vector else [0]:
-                    place = group.feature * ensemble.outputs
-                    place = place + (score if ensemble.vector else output[group.leaf].unsqueeze(1))
-                    weighted = per_leaf * leaf_value[group.leaf, score].unsqueeze(1)
-                    values[rows] = values[rows].index_add_(1, place.flatten(), weighted.flatten(1))
+        blocks = torch.split(x, max(1, CELLS // max(1, largest)))
+        values = torch.cat(run_parallel(values_of, blocks, single_thread=True))
     return values.view(len(x), ensemble.width, ensemble.outputs).numpy(), base.numpy()
 
 

@@ -19,6 +19,8 @@ TARGET_PRIOR_ROWS = 3
 """Rows with the mean target that are added to each cell."""
 MAX_CELLS = 2**24
 """The most cells of an interaction. Only cells with rows are stored, so there may be many: hashes rarely collide."""
+SORTED_FROM = 8
+"""From so many possible numbers per row on, distinct ones are found by sorting: slower, but in less memory."""
 ROW_BLOCKS = {"contiguous": 60, "random": 20}
 """A way to form blocks of training rows -> the number of blocks. The features of a row come from all other blocks."""
 
@@ -52,7 +54,7 @@ class CellSums:
     @classmethod
     def of(cls, interaction: Interaction, rows: TargetRows) -> CellSums:
         """The sums over these rows."""
-        cells, places = np.unique(interaction.cells(rows.codes).numpy(), return_inverse=True)
+        cells, places = _distinct(interaction.cells(rows.codes).numpy(), interaction.cell_count)
         count = len(cells) + 1
         weights = np.bincount(places, rows.weight, count).astype(np.float64)
         return cls(interaction, cells, places, _sums(places, rows.target * rows.weight[:, None], count), weights)
@@ -101,7 +103,7 @@ class CellTables:
         weighted, blocks, chosen = rows.target * rows.weight[:, None], int(block.max()) + 1, sample.numpy()
         columns = []
         for sums in self.sums:
-            distinct, part = np.unique(sums.places * blocks + block, return_inverse=True)
+            distinct, part = _distinct(sums.places * blocks + block, len(sums.cells) * blocks)
             place, part_of = sums.places[chosen], part[chosen]
             targets = sums.targets[place] - _sums(part, weighted, len(distinct))[part_of]
             columns.append(self._columns(targets, sums.weights[place] - np.bincount(part, rows.weight)[part_of]))
@@ -150,6 +152,17 @@ def block_of_rows(kind: str, rows: int, seed: int) -> NDArray[np.int64]:
     """The block of each row, int64 ``[rows]``: neighbouring rows ("contiguous"), or random ones."""
     block = np.arange(rows) * ROW_BLOCKS[kind] // rows
     return block if kind == "contiguous" else np.random.default_rng(seed).permutation(block)
+
+
+def _distinct(numbers: NDArray[np.int64], bound: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The distinct numbers, ascending, and the place of each number among them; all are from 0 to below ``bound``."""
+    if bound > SORTED_FROM * len(numbers):
+        return np.unique(numbers, return_inverse=True)
+    occurs = np.zeros(bound, dtype=bool)
+    occurs[numbers] = True
+    distinct, place = np.flatnonzero(occurs), np.empty(bound, dtype=np.int64)
+    place[distinct] = np.arange(len(distinct))
+    return distinct, place[numbers]
 
 
 def _sums(cells: NDArray[np.int64], values: NDArray[np.float64], count: int) -> NDArray[np.float64]:
