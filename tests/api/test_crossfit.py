@@ -89,7 +89,7 @@ def test_crossfit_takes_rows_and_target_as_two_arguments() -> None:
 def test_crossfit_without_validation_rows() -> None:
     X = frame()
     net = windtunnel.crossfit(make_pipeline(encoded(), Ridge()), X, labelled(X, "value"), folds=3, **OPTIONS)
-    assert net.history.validated_on == "held-out rows" and net.history.best < 0.8 * net.history.start
+    assert net.history.validated_on == "out-of-fold rows" and net.history.best < 0.8 * net.history.start
 
 
 def test_numbers_of_a_fit_are_of_out_of_fold_scores() -> None:
@@ -135,7 +135,7 @@ def test_crossfit_validates_on_other_groups_or_later_rows(option: str, monkeypat
     monkeypatch.setattr(EncodedRows, "hold_out", recorded)
     options = {option: key, **OPTIONS}
     net = windtunnel.crossfit(make_pipeline(encoded(), Ridge()), X, labelled(X, "value"), folds=3, **options)
-    assert net.history.validated_on == "held-out rows"
+    assert net.history.validated_on == "out-of-fold rows"
     (mask,) = masks
     held_out = mask.numpy()
     assert held_out.sum() == pytest.approx(len(X) / 10, abs=1)
@@ -302,7 +302,7 @@ def test_latest_rows_of_weight_zero_do_not_validate() -> None:
     weight = (np.arange(len(X)) < len(X) - 200).astype(float)
     options = {"weight": weight, **OPTIONS}
     net = windtunnel.crossfit(ridge(), X, labelled(X, "value"), folds=3, time=np.arange(len(X)), **options)
-    assert net.history.validated_on == "held-out rows"
+    assert net.history.validated_on == "out-of-fold rows"
 
 
 def test_a_fitted_pipeline_over_wide_sparse_rows_is_compared_with_its_members(monkeypatch: pytest.MonkeyPatch) -> None:

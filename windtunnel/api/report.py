@@ -24,8 +24,9 @@ from windtunnel.api.report_facts import SHOWN_TERMS, report_facts
 from windtunnel.api.report_html import STYLE, html_page, html_table, learning_curve, reliability_diagram
 from windtunnel.modules.trees.soft.trees import SoftSplits
 from windtunnel.pipeline.host_step import HostStep
+from windtunnel.program.installed_residuals import InstalledResiduals
 from windtunnel.program.records.history import History
-from windtunnel.program.records.number_text import change_text, value_text
+from windtunnel.program.records.number_text import estimate_text, value_text
 from windtunnel.program.translated import TranslatedPipeline
 
 LONGEST_STEP = 20
@@ -57,6 +58,8 @@ class Row:
         |w - w0| / |w0| over the trainable numbers, with the initial weights w0; None if nothing is trainable.
     from_zero : bool
         Whether w0 is zero, as in a residual model: ``drift`` is |w| then, in the table as "0.5 from 0".
+    added : bool
+        Whether ``fit`` or ``refresh`` added the step to those of the pipeline.
     """
 
     step: str
@@ -66,6 +69,7 @@ class Row:
     trainable: int
     drift: float | None
     from_zero: bool = False
+    added: bool = False
 
 
 @dataclass(frozen=True, repr=False)
@@ -196,18 +200,19 @@ class Report:
         """The strongest columns and interactions of the residual model, as a table; empty without any."""
         if self.history is None or not self.history.terms:
             return ""
-        headings = ("columns", "validation gain", f"range, {self.unit}", "values that contribute most in total")
+        headings = ("columns", "loss without it", f"range, {self.unit}", "values that contribute most in total")
         rows = [
             (
                 term.name,
-                change_text(term.gain),
+                estimate_text(term.gain, term.standard_error),
                 f"{term.low:+.3g} to {term.high:+.3g}",
                 [cell.text(self.unit) for cell in term.cells],
             )
             for term in self.history.terms[:SHOWN_TERMS]
         ]
         table = html_table(headings, rows, (1, 2))
-        return f"<p>What the residual models have found:</p><div class='wide'>{table}</div>"
+        title = "What the residual models have found, the largest mean contributions first:"
+        return f"<p>{title}</p><div class='wide'>{table}</div>"
 
 
 def _scores_text(model: str, scores: Mapping[str, float]) -> str:
@@ -229,6 +234,7 @@ def _row(net: TranslatedPipeline, name: str, positions: list[int]) -> Row:
             if parameter.requires_grad:
                 trainable.append((parameter.detach().cpu(), net.initial_weights[key].cpu()))
     moved, norm = _distances(trainable)
+    installed = InstalledResiduals.of(net.program)
     return Row(
         step=name,
         source=net.origins[positions[0]].estimator,
@@ -237,6 +243,7 @@ def _row(net: TranslatedPipeline, name: str, positions: list[int]) -> Row:
         trainable=sum(now.numel() for now, _ in trainable),
         drift=moved / (norm or 1.0) if trainable else None,
         from_zero=bool(trainable) and not norm,
+        added=bool(installed) and positions[0] > installed.pipeline,
     )
 
 
@@ -265,4 +272,5 @@ def _distances(pairs: list[tuple[Tensor, Tensor]]) -> tuple[float, float]:
 
 def _cells(row: Row) -> Sequence[str]:
     drift = "-" if row.drift is None else f"{row.drift:.3g}" + " from 0" * bool(row.from_zero and row.drift)
-    return (row.step, row.source, row.became, f"{row.parameters:,}", f"{row.trainable:,}", drift)
+    change = "added" if row.added else drift
+    return (row.step, row.source, row.became, f"{row.parameters:,}", f"{row.trainable:,}", change)

@@ -7,6 +7,7 @@ from windtunnel.compiler.onnx_runtime import OnnxEngine
 from windtunnel.errors import join_some
 from windtunnel.modules.trees.soft.trees import SoftSplits
 from windtunnel.program.records.history import History
+from windtunnel.program.records.history_notes import advice, class_weights_text
 from windtunnel.program.translated import TranslatedPipeline
 
 Facts = list[tuple[str, str]]
@@ -14,21 +15,22 @@ Facts = list[tuple[str, str]]
 SHOWN_DRIFT = 12
 """The most columns whose drift is shown, the largest first."""
 SHOWN_TERMS = 10
-"""The most terms of the residual model that are shown, the strongest first."""
+"""The most terms of the residual model that are shown, those with the largest mean contribution first."""
 
 
 def report_facts(net: TranslatedPipeline) -> Facts:
     """Task, fidelity, steps on the host, how steps are run, fine-tuning and its candidates, the next calls."""
-    facts = [("task", net.head.task_and_classes(8)), ("fidelity", _fidelity(net)), *_run_facts(net)]
-    if net.softening is not None and net.softening_pending:
-        text = f"joint training and net.soften() replace exact trees by soft ones (level {net.softening.level})"
-        facts.append(("trainable", text))
+    facts = [("task", net.head.task_and_classes(8)), ("fidelity", _fidelity(net))]
     if net.history is not None:
         facts += _history_facts(net.history, net.head.unit)
     elif net.head.task != "transform" and not net.fixed:
         facts.append(("fine-tuned", "no: untrained, as fit was not called"))
     if net.records.hardened:
         facts.append(("hardened", str(net.hardening or "not measured: harden was given no rows")))
+    facts += _run_facts(net)
+    if net.softening is not None and net.softening_pending:
+        text = f"joint training and net.soften() replace exact trees by soft ones (level {net.softening.level})"
+        facts.append(("trainable", text))
     return [*facts, ("next", _next_step(net))]
 
 
@@ -57,14 +59,18 @@ def _next_step(net: TranslatedPipeline) -> str:
     if net.history is None and not net.fixed:
         return "net.fit((X, y), (X_valid, y_valid)) fine-tunes; net.explain(X) explains scores"
     kept = "net.explain(X) explains scores; net.save(path) keeps the translation"
-    return kept + ("" if net.hosts else ", net.export(path) writes one file")
+    kept += "" if net.hosts else ", net.export(path) writes one file"
+    return kept if net.history is None else f"{advice(net.history).rstrip('.')}; {kept}"
 
 
 def _fidelity(net: TranslatedPipeline) -> str:
     soft = any(isinstance(step.module, SoftSplits) for step in net.program.steps)
     fidelity = net.fidelity
     if not soft and not net.records.hardened and (fidelity is None or fidelity.r2 > 1 - 1e-6):
-        return "exact: every step computes what its source does"
+        exact = "every step computes what its source does"
+        if net.history is None or not net.history.changed:
+            return f"exact: {exact}"
+        return f"exact before {'fit' if net.history.refresh is None else 'refresh'}: {exact}"
     if fidelity is None:
         return "soft trees, not measured: translate was given no calibrate rows"
     return (
@@ -86,5 +92,8 @@ def _history_facts(history: History, unit: str) -> Facts:
             ("drift of inputs", refresh.drift_text(SHOWN_DRIFT)),
             *(("attempt", text) for text in candidates),
         ]
+    if history.class_weights is not None:
+        weights = class_weights_text(history)
+        facts.append(("class weights", f"{weights}: those of the source, in all numbers on {history.validated_on}"))
     facts += [("residual term", term.text(unit)) for term in history.terms[:SHOWN_TERMS]]
     return facts if history.calibration is None else [*facts, ("calibration", str(history.calibration))]

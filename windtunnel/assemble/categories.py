@@ -291,6 +291,7 @@ class Categories:
             rejects_unknown=Rejected.UNKNOWN in rejects,
             rejects_missing=Rejected.MISSING in rejects,
             rejects_fractions=True,
+            hashes_are_complete=complete,
         )
         return category, torch.tensor([NO_HASH if code is None else code for code in codes])
 

@@ -33,6 +33,9 @@ class CategoryColumn:
     rejects_missing: bool = False
     rejects_infinite: bool = False
     rejects_fractions: bool = False
+    # Of hashed categories, whether those without a stored hash are all alike to the source. Then a file that cannot
+    # hash need not reject unknown texts (``rejects_unknown``) once all stored hashes have texts.
+    hashes_are_complete: bool = False
 
     @property
     def rejects(self) -> bool:
@@ -62,7 +65,7 @@ class CategoryColumn:
         flat : bool
             Whether the rows are a sequence of labels, not a table.
         training : bool
-            Whether values that the source rejects are accepted, now and from then on.
+            Whether values that the source rejects are accepted, and texts of hashed categories kept, from then on.
 
         Raises
         ------
@@ -127,6 +130,8 @@ class CategoryColumn:
         missing = (ids == MISSING_ID) & self.rejects_missing
         if training:
             self.rejects_missing &= not missing.any()
+            self.vocabulary = self.vocabulary.with_texts_of(values)
+            self.rejects_unknown &= not (self.hashes_are_complete and self.vocabulary.knows_texts)
         elif missing.any():
             raise BadInput(
                 f"column {name} holds missing values, which CatBoost rejects among categories; give them a text of "

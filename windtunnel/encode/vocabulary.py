@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from hashlib import md5
 from numbers import Integral
@@ -36,12 +36,14 @@ class Vocabulary:
 
     With ``hashes``, from 0 to 2^32 - 1, values, whole numbers too, are identified by their text, and every text has an
     id: first those of the values, then one for each entry of ``hashes`` (``cityhash.city_hash``). Any other text gets
-    ``len(self) - 1`` plus its hash, an id that may be beyond ``len(self)``.
+    ``len(self) - 1`` plus its hash, an id that may be beyond ``len(self)``. ``texts`` are those of ``hashes``, None
+    where it is not known; empty where none is.
     """
 
     values: tuple[str | int | float | bool, ...]
     buckets: int = 0
     hashes: tuple[int, ...] | None = None
+    texts: tuple[str | None, ...] = field(default=(), compare=False)  # they change no id
 
     def __len__(self) -> int:
         return FIRST_ID + len(self.values) + self.buckets + (0 if self.hashes is None else len(self.hashes) + 1)
@@ -138,7 +140,7 @@ class Vocabulary:
     def id_by_value(self) -> dict[Any, int]:
         """The id of each value: of texts, or of numbers as floats; of hashed ones the id of their text."""
         if self.hashes is not None:
-            return self._id_of_text
+            return self.id_by_text
         return {value: FIRST_ID + index for index, value in enumerate(self._index.tolist())}
 
     def _ids_of_texts(self, texts: pa.Array | pa.ChunkedArray, column: pd.Series) -> NDArray[np.int64]:
@@ -166,8 +168,37 @@ class Vocabulary:
         return self._index.get_indexer(keys) if len(self.values) else np.full(len(keys), -1)
 
     @cached_property
-    def _id_of_text(self) -> dict[str, int]:
-        return {category_text(value): FIRST_ID + index for index, value in enumerate(self.values)}
+    def id_by_text(self) -> dict[str, int]:
+        """The id of each category whose text is known, by its text."""
+        as_text = str if self.hashes is None else category_text
+        texts = (*map(as_text, self.values), *self.texts)
+        return {text: FIRST_ID + index for index, text in enumerate(texts) if text is not None}
+
+    def text_of(self, identifier: int) -> str | None:
+        """The text of an id from ``FIRST_ID`` on; None where it is not known."""
+        place = identifier - FIRST_ID
+        known = (*self.values, *self.texts)
+        return None if place >= len(known) or known[place] is None else str(known[place])
+
+    @property
+    def knows_texts(self) -> bool:
+        """Whether the text of each hash is known."""
+        return not self.hashes or (bool(self.texts) and None not in self.texts)
+
+    @property
+    def unknown_id(self) -> int:
+        """The id of a text that is no category, where it is not hashed: the first beyond those of ``hashes``."""
+        return UNKNOWN_ID if self.hashes is None else len(self) - 1
+
+    def with_texts_of(self, column: pd.Series) -> Vocabulary:
+        """The vocabulary with the texts of those hashes that values of a column have."""
+        texts = list(self.texts or [None] * len(self.hashes or ()))
+        first = FIRST_ID + len(self.values)
+        for value in column.dropna().unique():
+            place = self._hashed_id(value) - first
+            if 0 <= place < len(texts):
+                texts[place] = category_text(value)
+        return self if tuple(texts) == self.texts or not any(texts) else replace(self, texts=tuple(texts))
 
     @cached_property
     def _id_of_hash(self) -> dict[int, int]:
@@ -180,7 +211,7 @@ class Vocabulary:
 
     def _hashed_id(self, value: Any) -> int:
         text = category_text(value)
-        if (known := self._id_of_text.get(text)) is not None:
+        if (known := self.id_by_text.get(text)) is not None:
             return known
         hashed = city_hash(text)
         return self._id_of_hash.get(hashed, len(self) - 1 + hashed)

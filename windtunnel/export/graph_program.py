@@ -127,7 +127,7 @@ def _rejected(lookup: Any, numbers: Tensor, ids: Tensor) -> Tensor | None:
     """Whether an encoder rejects a number, bool ``[B]``; None where it rejects none."""
     rejected = None
     if lookup.rejects_unknown or lookup.has_buckets:  # Python's text of a number is hashed
-        rejected = ids == 0
+        rejected = ids == lookup.unknown
     if lookup.rejects_missing:
         rejected = _either(rejected, ids == 1)
     if lookup.rejects_infinite:

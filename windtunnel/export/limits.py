@@ -75,7 +75,7 @@ def _read_by_hash(net: TranslatedPipeline) -> list[str]:
 
     def meets(category: CategoryColumn) -> bool:
         vocabulary = category.vocabulary
-        return category.rejects_unknown and vocabulary.hashes is not None and not vocabulary.values
+        return category.rejects_unknown and vocabulary.hashes is not None and not vocabulary.id_by_text
 
     return _columns(net, meets)
 
@@ -104,7 +104,7 @@ def _host_steps(net: TranslatedPipeline) -> list[str]:
 
 
 def _not_unicode(net: TranslatedPipeline) -> list[str]:
-    categories = [value for category in net.encoder.categories for value in category.vocabulary.values]
+    categories = [text for category in net.encoder.categories for text in category.vocabulary.id_by_text]
     texts = [*_raw_names(net), *net.head.labels_in_order, *categories]
     return [repr(text) for text in dict.fromkeys(texts) if isinstance(text, str) and not _is_unicode(text)]
 
@@ -159,7 +159,7 @@ LIMITS = (
         _none_in_some,
     ),
     Limit(
-        "CatBoost over categories, without rows as `calibrate=`",
+        "CatBoost over categories, with neither rows as `calibrate=` nor a `fit`",
         GRAPHS,
         "columns {} have categories that are known by the hash of their text only",
         "no graph can compute it",
@@ -197,7 +197,7 @@ LIMITS = (
         "column {} has a null character in a category",
         "it ends a text in C",
         "Remove it before fitting.",
-        _columns_with(lambda vocabulary: any("\0" in str(value) for value in vocabulary.values)),
+        _columns_with(lambda vocabulary: any("\0" in text for text in vocabulary.id_by_text)),
     ),
     Limit(
         "names, labels and categories that are no valid Unicode text",

@@ -65,9 +65,10 @@ class NumberLookup(nn.Module):
         self.by_hash, self.further, self.first_beyond = _hashes(category)
         values = np.array(category.vocabulary.values, dtype=np.float64)
         order = np.argsort(values)
+        self.unknown = category.vocabulary.unknown_id
         # An empty vocabulary gets one number with the id of an unknown one.
         self.register_buffer("values", torch.from_numpy(values[order] if len(values) else np.zeros(1)))
-        self.register_buffer("ids", torch.from_numpy(order + 2 if len(values) else np.zeros(1, np.int64)))
+        self.register_buffer("ids", torch.from_numpy(order + 2 if len(values) else np.array([self.unknown])))
         self.has_buckets = category.vocabulary.buckets > 0
         self.rejects_unknown = category.rejects_unknown
         self.rejects_missing = category.rejects_missing
@@ -80,10 +81,10 @@ class NumberLookup(nn.Module):
         missing = torch.isnan(numbers)
         if self.by_hash:
             whole = numbers.to(torch.int64)
-            for row in torch.nonzero(ids == 0).flatten():
+            for row in torch.nonzero(ids == self.unknown).flatten():
                 hashed = city_hash_of_bytes([ord(digit) for digit in str(int(whole[row]))])
                 ids[row] = self.further.get(hashed, self.first_beyond + hashed)
-        unknown = ids == 0
+        unknown = ids == self.unknown
         if self.rejects_infinite and bool(torch.isinf(numbers).any()):
             raise ValueError(f"column {self.name}: its encoder rejects infinite values")
         if self.rejects_fractions and bool((~missing & (numbers.to(torch.int64).to(torch.float64) != numbers)).any()):
@@ -103,7 +104,8 @@ class NumberLookup(nn.Module):
         """Ids of float64 ``[B]``, without a check for numbers that the source rejects."""
         position = torch.searchsorted(self.values, numbers.contiguous()).clamp_max(self.values.shape[0] - 1)
         equal = self.values[position] == numbers
-        return torch.where(equal, self.ids[position], torch.isnan(numbers).to(torch.int64))
+        missing = torch.isnan(numbers).to(torch.int64)
+        return torch.where(equal, self.ids[position], missing + (1 - missing) * self.unknown)
 
 
 def _hashes(category: CategoryColumn) -> tuple[bool, dict[int, int], int]:

@@ -15,7 +15,7 @@ from windtunnel.atomic_write import write_atomically
 from windtunnel.compiler import onnx_runtime
 from windtunnel.compiler.graphs import check_close, computed_in
 from windtunnel.compiler.onnx_trees import ML, ML_VERSION, put_nodes, with_nodes
-from windtunnel.encode import FIRST_ID, MISSING_ID, UNKNOWN_ID, CategoryColumn, Rows
+from windtunnel.encode import MISSING_ID, CategoryColumn, Rows
 from windtunnel.errors import UnfaithfulOption, check_installed
 from windtunnel.export.columns import names, raw_columns, text_slots
 from windtunnel.export.graph_program import REJECTED_ID, GraphProgram, example, file_metadata
@@ -201,9 +201,9 @@ def _lookup(name: str, ids: str, category: CategoryColumn, misread: Sequence[str
     from onnx import helper
 
     vocabulary = category.vocabulary
-    unknown = REJECTED_ID if category.rejects_unknown or vocabulary.buckets else UNKNOWN_ID
+    unknown = REJECTED_ID if category.rejects_unknown or vocabulary.buckets else vocabulary.unknown_id
     table = dict.fromkeys(misread, REJECTED_ID)
-    table |= {str(value): FIRST_ID + place for place, value in enumerate(vocabulary.values)}
+    table |= vocabulary.id_by_text
     table[MISSING] = REJECTED_ID if category.rejects_missing else MISSING_ID
     return helper.make_node(
         "LabelEncoder",
@@ -222,7 +222,7 @@ def _misread(net: TranslatedPipeline) -> dict[str, list[str]]:
     for _, category in text_slots(net.encoder):
         (name,) = names(net.encoder, [category.column])
         misread = texts.get(name, [MISSING, *WRITTEN_FOR_MISSING])
-        texts[name] = [text for text in misread if text not in map(str, category.vocabulary.values)]
+        texts[name] = [text for text in misread if text not in category.vocabulary.id_by_text]
     return texts
 
 

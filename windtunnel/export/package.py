@@ -144,12 +144,16 @@ def _compiled(graph: torch.export.ExportedProgram, described: str, compare: Call
 
 
 def _categories(net: TranslatedPipeline) -> list[dict[str, Any]]:
-    """The vocabulary of each column of ids: text i has id 2 + i, 0 is an unknown one, 1 a missing one."""
+    """The vocabulary of each column of ids: text i has id 2 + i, 1 is a missing one, ``unknown`` any other.
+
+    None stands for a category that is known by its hash alone.
+    """
     return [
         {
             "column": names(net.encoder, [category.column])[0],
-            "values": [str(value) for value in category.vocabulary.values],
+            "values": [*map(str, category.vocabulary.values), *category.vocabulary.texts],
             "buckets": category.vocabulary.buckets,
+            "unknown": category.vocabulary.unknown_id,
             "rejects_unknown": category.rejects_unknown,
             "rejects_missing": category.rejects_missing,
         }

@@ -526,6 +526,11 @@ def _told_by_text(program: Any) -> list[str]:
     return [name for place, name in enumerate(program.string_columns()) if by_text[place]]
 
 
+def _index(values: list[str | None]) -> dict[str, int]:
+    """The id of each category by its text; None stands for one whose text is not known."""
+    return {text: 2 + place for place, text in enumerate(values) if text is not None}
+
+
 def _load_package(path: Path, facts: dict[str, Any]) -> Model:
     import torch
 
@@ -534,7 +539,7 @@ def _load_package(path: Path, facts: dict[str, Any]) -> Model:
     else:
         program = torch.export.load(str(path)).module()
     categories = facts["categories"]
-    indexes = [{text: 2 + place for place, text in enumerate(category["values"])} for category in categories]
+    indexes = [_index(category["values"]) for category in categories]
 
     def run(method: str, numbers: Any, strings: Any) -> tuple[Any, Any]:
         texts = dict(zip(facts["string_columns"], strings, strict=True))
@@ -564,17 +569,18 @@ def _block(columns: list[Any], count: int, dtype: Any) -> Any:
 
 
 def _ids(texts: Texts, category: Mapping[str, Any], index: Mapping[str, int]) -> list[int]:
-    """The id of each distinct text: 0 unknown, 1 missing, 2 + i the i-th category, then hash buckets."""
-    ids = [1 if text is None else index.get(text, 0) for text in texts.distinct]
+    """The id of each distinct text: 1 missing, 2 + i the i-th category, then hash buckets; any other is unknown."""
+    unknown = category["unknown"]
+    ids = [1 if text is None else index.get(text, unknown) for text in texts.distinct]
     buckets, first = category["buckets"], 2 + len(category["values"])
     if buckets:
         for place, text in enumerate(texts.distinct):
             if ids[place] == 0 and text is not None:
                 digest = hashlib.md5(text.encode("utf-8"), usedforsecurity=False).hexdigest()
                 ids[place] = first + int(digest, 16) % buckets
-    if category["rejects_unknown"] and 0 in ids:
-        text = texts.distinct[ids.index(0)]
-        raise BadRows(f"column {category['column']!r}: its encoder rejects the category {text}")
+    if category["rejects_unknown"] and unknown in ids:
+        text = texts.distinct[ids.index(unknown)]
+        raise BadRows(f"column {category['column']!r}: its encoder rejects the category {text!r}")
     if category["rejects_missing"] and 1 in ids:
         raise BadRows(f"column {category['column']!r}: its encoder rejects missing values")
     return ids

@@ -51,16 +51,17 @@ def finetune(
     joint_recipe: Recipe,
     lightning: TrainerOptions,
     checkpoints: CheckpointOptions,
+    began: float,
 ) -> None:
     """Fine-tune a translation in place, and leave it with the best model on the validation rows, in eval mode.
 
     Its history is recorded, also where an error or an interrupt ended the training and is raised again.
 
     ``recipe`` has the options of ``fit``, ``joint_recipe`` those with which the translation itself is trained, if it
-    is. ``train_candidates`` says which models are candidates.
+    is. ``train_candidates`` says which models are candidates. ``began`` is the time from which the history counts its
+    seconds, by ``time.perf_counter``: importing the libraries of training is part of them.
     """
     _check_source(net, recipe)
-    began = time.perf_counter()
 
     # Rows. A custom training loop may have trained soft steps, which have no exact form any more.
     net.drop_trained_exact_modules()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -97,6 +98,7 @@ def fit(
     BadFile
         For a checkpoint that is damaged or belongs to another translation.
     """
+    began = time.perf_counter()
     resolved = Recipe.resolve(recipe, dict(options))
     joint_recipe = Recipe.resolve_joint(recipe, dict(options))
     net.head.check_has_target()
@@ -119,7 +121,7 @@ def fit(
     try:
         # The caller may have switched gradients off.
         with show_progress(progress), net.in_torch(), torch.inference_mode(False), torch.enable_grad():
-            finetune(net, train, valid, resolved, joint_recipe, lightning, checkpoints)
+            finetune(net, train, valid, resolved, joint_recipe, lightning, checkpoints, began)
     except BaseException:
         # Encoding training rows made the encoder accept categories that the source rejects. Undo that if nothing was
         # installed.

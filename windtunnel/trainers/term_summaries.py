@@ -21,6 +21,7 @@ from windtunnel.program.terms.installed_terms import installed_terms
 from windtunnel.program.terms.terms import Terms
 from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.trainers.data.labelled_rows import LabelledRows
+from windtunnel.trainers.significance.group_losses import GroupLosses, group_losses
 
 TERMS, CELLS = 20, 3
 """Terms and cells of each that a history keeps: those with the largest contributions."""
@@ -93,13 +94,16 @@ class TermsOfRows:
         """Those of the terms with the largest mean contributions."""
         size = np.abs(self.on_train).mean(axis=(0, 2))
         strongest = np.argsort(-size, kind="stable")[:TERMS].tolist()
-        whole = self._loss_without(None, loss)
+        whole = self._losses_without(None, loss)
+        gains = {term: self._losses_without(term, loss) - whole for term in strongest}
         return [
             SizedSummary(
                 float(size[term]),
                 TermSummary(
                     columns=tuple(self.raw.names[column] for column in self.terms.columns[term]),
-                    gain=self._loss_without(term, loss) - whole,
+                    gain=gains[term].mean,
+                    standard_error=gains[term].standard_error,
+                    rows=len(self.scored_valid),
                     low=float(self.on_train[:, term].min()),
                     high=float(self.on_train[:, term].max()),
                     cells=self._cells(term),
@@ -109,18 +113,19 @@ class TermsOfRows:
             for term in strongest
         ]
 
-    def _loss_without(self, term: int | None, loss: Loss) -> float:
-        """The loss over the validation rows without the contributions of a term; None takes none away."""
+    def _losses_without(self, term: int | None, loss: Loss) -> GroupLosses:
+        """The losses of groups of validation rows without the contributions of a term; None takes none away."""
         scores, targets = self.scored_valid.rows, self.scored_valid.targets
         if term is not None:
             scores = scores - torch.from_numpy(self.on_valid[:, term]).to(scores)
         with torch.no_grad():
-            return float(loss(scores, *targets))
+            return group_losses(loss, scores, targets)
 
     def _cells(self, term: int) -> tuple[CellSummary, ...]:
-        """The combinations of values with the largest sums of contributions to a score.
+        """The combinations of values with the largest sums of contributions to a score of all training rows.
 
-        By their means, cells of a single row would come first.
+        By their means, cells of a single row would come first. Of a sample of the rows the mean of a cell stands for
+        that of all of its rows.
         """
         inputs = self.terms.inputs_of(term)
         groups = pd.DataFrame(self.codes[:, inputs]).groupby([*range(len(inputs))])
@@ -129,13 +134,15 @@ class TermsOfRows:
         sums = np.stack([np.bincount(place, score) for score in self.on_train[:, term].T], axis=1)
         means = sums / counts.to_numpy()[:, None]
         labels = [str(label) for label in self.net.head.labels_in_order] if means.shape[1] > 1 else []
-        strongest = np.argsort(-np.abs(sums).max(axis=1), kind="stable")[:CELLS]
+        rows = pd.DataFrame(self.all_codes[:, inputs]).groupby([*range(len(inputs))]).size()
+        rows_of_cell = rows.reindex(counts.index).to_numpy()
+        strongest = np.argsort(-np.abs(means).max(axis=1) * rows_of_cell, kind="stable")[:CELLS]
         outputs = np.abs(means).argmax(axis=1)
         return tuple(
             CellSummary(
                 values=self._text(inputs, cells[cell].tolist()),
                 contribution=float(means[cell, outputs[cell]]),
-                rows=int((self.all_codes[:, inputs] == cells[cell]).all(axis=1).sum()),
+                rows=int(rows_of_cell[cell]),
                 output=labels[outputs[cell]] if labels else "",
             )
             for cell in strongest.tolist()

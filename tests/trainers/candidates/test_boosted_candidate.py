@@ -46,7 +46,7 @@ def test_it_takes_the_place_of_others_unless_it_is_rejected_or_the_pipeline_is_b
     assert [each.name for each in of_all] == [*(each.name for each in candidates), "mean"]
     assert select(of_all, metric).name == kept
     reasons = [each.rejected for each in of_all[2:4]]
-    assert all(reason.startswith("mean replaces it") == (kept == "mean") for reason in reasons)
+    assert all(reason.startswith("mean is preferred") == (kept == "mean") for reason in reasons)
     assert of_all[1].rejected == "not significant"
     best = select(of_all, metric)
     (told,) = (each.reason for each in candidate_results(of_all, best, metric) if each.kept)

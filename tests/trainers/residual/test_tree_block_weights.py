@@ -47,13 +47,16 @@ def tree_rows(net: windtunnel.Translation, kind: str) -> tuple[HardTrees, Labell
 def test_trees_that_overfit_get_weights_below_1(kind: str) -> None:
     net = windtunnel.translate(source(kind))
     trees, valid, loss = tree_rows(net, kind)
-    weighted = fit_block_weights(trees, valid, loss, DRAWS)
-    assert weighted is not None
+    scaled = fit_block_weights(trees, valid, loss, DRAWS)
+    assert scaled is not None
+    weighted = scaled.trees
     with torch.no_grad():
         before, after = (float(loss(one(valid.rows), *valid.targets)) for one in (trees, weighted))
     assert after < 0.9 * before
     ratio = weighted.ensemble().leaf_value / np.where(trees.ensemble().leaf_value == 0, 1, trees.ensemble().leaf_value)
     assert ratio.min() >= 0 and ratio.max() <= 1 + 1e-6
+    found = np.unique(ratio[trees.ensemble().leaf_value != 0].round(4))
+    assert set(found) <= set(scaled.weights.numpy().astype(float).round(4))
     classes = weighted.outputs
     assert len(np.unique(ratio.round(5))) <= TREE_BLOCKS + 1 and len(weighted.ensemble().output) == 60 * classes
 
@@ -66,19 +69,19 @@ def test_rows_sorted_by_their_target_give_weights_too(monkeypatch: pytest.Monkey
     target = by_target.random(1000, DRAWS).targets.target
     assert len(target) == 1000
     assert float(target.double().mean()) == pytest.approx(float(valid.targets.target.double().mean()), abs=0.05)
-    found = fit_block_weights(trees, by_target, loss, DRAWS)
-    assert found is not None
+    scaled = fit_block_weights(trees, by_target, loss, DRAWS)
+    assert scaled is not None
     with torch.no_grad():
-        before, after = (float(loss(one(valid.rows), *valid.targets)) for one in (trees, found))
+        before, after = (float(loss(one(valid.rows), *valid.targets)) for one in (trees, scaled.trees))
     assert after < 0.9 * before
 
 
 def test_trees_of_a_round_share_a_weight() -> None:
     net = windtunnel.translate(source("grade"))
     trees, valid, loss = tree_rows(net, "grade")
-    weighted = fit_block_weights(trees, valid, loss, DRAWS)
-    assert weighted is not None
-    old, new = trees.ensemble(), weighted.ensemble()
+    scaled = fit_block_weights(trees, valid, loss, DRAWS)
+    assert scaled is not None
+    old, new = trees.ensemble(), scaled.trees.ensemble()
     first = old.leaf_start[:-1]
     per_tree = new.leaf_value[first] / old.leaf_value[first]
     rounds = per_tree.reshape(60, 3)  # LightGBM grows a tree of each class per round

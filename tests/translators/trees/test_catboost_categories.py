@@ -261,6 +261,24 @@ def test_files_that_look_up(format: str, tmp_path: Path) -> None:
             model.predict_proba(given(told.assign(city=city)))
 
 
+@pytest.mark.parametrize("known", [False, True], ids=["hashes alone", "rows given"])
+@pytest.mark.parametrize("suffix", [".onnx", ".pt2", ".ts"])
+def test_a_tuned_model_in_a_file_knows_the_texts_of_hashes(suffix: str, known: bool, tmp_path: Path) -> None:
+    rows, valid, later = frame(3000), frame(1500, 1), frame(400, 2, unseen=True)
+    fitted = cb.CatBoostRegressor(**QUICK | {"iterations": 6, "depth": 3}, cat_features=CATS).fit(rows, value(rows))
+    net = windtunnel.translate(fitted, calibrate=rows if known else None)
+    net.fit((rows, value(rows)), (valid, value(valid)), epochs=2, progress=False)
+    assert net.history.changed and any(f"city={city}" in str(net.report()) for city in PLACES)
+    net.save(tmp_path / "net.windtunnel")
+    loaded = windtunnel.load(tmp_path / "net.windtunnel")
+    for each in (net, loaded):
+        each.export(tmp_path / f"net{suffix}")
+        model = serving.load(tmp_path / f"net{suffix}", trusted=True)
+        np.testing.assert_allclose(model.predict(given(later)), net.predict(later), 1e-6, 1e-6)
+    if not known:
+        assert windtunnel.translate(fitted).encoder.categories[0].vocabulary == net.encoder.categories[0].vocabulary
+
+
 @pytest.mark.parametrize("format, suffix", [("torchscript", ".ts"), ("onnx", ".onnx"), ("exported", ".pt2")])
 def test_files_that_know_whole_numbers_as_text(format: str, suffix: str, tmp_path: Path) -> None:
     known, path = frame().astype({"zip": str}), tmp_path / f"net{suffix}"

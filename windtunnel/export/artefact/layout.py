@@ -15,7 +15,7 @@ from windtunnel.program.records.records import Records
 from windtunnel.program.records.strategy_choice import StrategyChoice
 from windtunnel.program.translate_options import SofteningPlan
 
-SCHEMA = 6
+SCHEMA = 7
 """The number of the layout that this version writes and reads; it grows with every change of a field in this file."""
 STRICT = ConfigDict(strict=True, extra="forbid", frozen=True, ser_json_inf_nan="constants")
 

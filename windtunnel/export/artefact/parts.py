@@ -140,6 +140,8 @@ def read_encoder(data: EncoderData, categories: list[CategoryColumn]) -> RowEnco
             raise BadFile("a vocabulary with a category given twice, or NaN.")
         if min(category.column, category.vocabulary.buckets, *hashes) < 0:
             raise BadFile("a vocabulary with a negative column, number of buckets or hash.")
+        if category.vocabulary.texts and len(category.vocabulary.texts) != len(hashes):
+            raise BadFile(f"a vocabulary with {len(category.vocabulary.texts)} texts of {len(hashes)} hashes.")
         if category.vocabulary.buckets > MOST_BUCKETS:
             raise BadFile(f"a vocabulary of {category.vocabulary.buckets} buckets; at most {MOST_BUCKETS} can be.")
     if data.flat and (data.names is not None or data.width != 1):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from windtunnel.program.records.number_text import change_text
+from windtunnel.program.records.number_text import estimate_text
 
 
 @dataclass(frozen=True)
@@ -28,10 +28,12 @@ class TermSummary:
     """A column or interaction that the residual model or the boosted residual uses; both may use the same."""
 
     columns: tuple[str, ...]
-    gain: float  # loss on the validation rows without this term, less the loss with it
+    gain: float  # loss on validation rows without this term, less the loss with it
+    standard_error: float  # of the gain
+    rows: int  # the validation rows of the gain: all, or a sample
     low: float  # least contribution to a raw score on the training rows
     high: float  # greatest
-    cells: tuple[CellSummary, ...]  # those whose contributions have the largest sums
+    cells: tuple[CellSummary, ...]  # those whose contributions have the largest sums over the training rows
     boosted: bool = False  # whether it is a term of the boosted residual
 
     @property
@@ -43,7 +45,7 @@ class TermSummary:
         """The term in a sentence; ``unit`` is that of the raw scores."""
         cells = "; ".join(cell.text(unit) for cell in self.cells)
         return (
-            f"{self.name}: validation gain {change_text(self.gain)}; "
+            f"{self.name}: loss without it {estimate_text(self.gain, self.standard_error)} on {self.rows:,} rows; "
             f"adds {self.low:+.3g} to {self.high:+.3g}{_unit_text(unit)}; most in total: {cells}"
         )
 
@@ -81,5 +83,5 @@ class Calibration:
     def __str__(self) -> str:
         return (
             f"expected calibration error {self.before.error:.4f} before, {self.after.error:.4f} after, "
-            f"on {self.rows:,} validation rows"
+            f"on {self.rows:,} of these rows"
         )

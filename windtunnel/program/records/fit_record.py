@@ -10,10 +10,20 @@ from windtunnel.program.records.refresh_details import RefreshDetails
 
 NEEDS_MORE_ROWS = "More validation rows would help"
 """Stands in the reason why a candidate was rejected that gained less than the test asks for."""
+PREFERRED = "is preferred to it"
+"""Stands in the reason why a candidate was rejected that a boosted residual takes the place of."""
 HARMS_OLD_ROWS = "the loss of old rows is higher by more than one standard error"
 """The reason why a refresh was rejected that would have gained on the new rows."""
+JOINT = "joint training"
+"""The candidate that is the translation with all of its steps trained together."""
+HELD_OUT, OUT_OF_FOLD = "held-out rows", "out-of-fold rows"
+"""Rows that fit holds out of the training rows; in ``crossfit`` members score them that have not seen them."""
+FEWEST_ROWS = 100
+"""With fewer validation rows a residual model is rejected unless it is significantly better."""
 UNCHANGED = ("translation", "source pipeline")
 """Candidates that change no prediction of the source pipeline or of the translation before."""
+ROUNDING = 1e-9
+"""A change of the loss, relative to the loss, that is no larger comes from rounding."""
 AT_LIMIT = "at the limit of"
 """How ``FitRecord.stopped`` begins where the training reached its number of epochs or steps."""
 
@@ -73,6 +83,10 @@ class CandidateResult:
     installed_part : float
         The part of its change that fit installed, above 0 and up to 1; of one that was rejected because this part is
         worse than another candidate, the part that it would have installed.
+    tested_against : str
+        The candidate that the test compares it with; empty for the source pipeline, or the model before a refresh.
+    details : str
+        What it consists of, such as the weights of tree blocks; empty where the name says all.
     """
 
     name: str
@@ -85,6 +99,8 @@ class CandidateResult:
     rows: int | None = None
     epoch: int | None = None
     installed_part: float = 1.0
+    tested_against: str = ""
+    details: str = ""
 
     def __str__(self) -> str:
         return self.text()
@@ -93,12 +109,22 @@ class CandidateResult:
         """The line, with the value of the metric if its name is given."""
         facts = [f"{metric} {value_text(self.metric)}"] if metric and self.metric is not None else []
         if self.gain is not None and self.standard_error is not None:
+            against = f" against {self.tested_against}" if self.tested_against else ""
             rows = "" if self.rows is None else f" on {self.rows:,} rows"
-            facts.append(f"loss {estimate_text(-self.gain, self.standard_error)}{rows}")
+            facts.append(f"loss {self._change()}{against}{rows}")
+        if self.details:
+            facts.append(self.details)
         facts.append(self.reason.rstrip("."))
         if self.kept and self.installed_part < 1:
             facts.append(f"{self.installed_part:.1%} of its change is installed")
         return f"{self.name}{' (kept)' * self.kept}: {'; '.join(facts)}."
+
+    def _change(self) -> str:
+        """The change of the loss with its standard error; "unchanged" where only rounding changes scores."""
+        assert self.gain is not None and self.standard_error is not None
+        if max(abs(self.gain), self.standard_error) <= ROUNDING * abs(self.loss or 1.0):
+            return "unchanged"
+        return estimate_text(-self.gain, self.standard_error)
 
 
 @dataclass(frozen=True, repr=False)

@@ -34,9 +34,10 @@ class History(FitRecord):
     best_epoch : int
         The epoch whose weights fit kept; 0 where training did not improve on epoch 0.
     validated_on : str
-        "validation rows", "held-out rows" (of the training rows) or "training rows".
+        "validation rows", "held-out rows" (of the training rows), "out-of-fold rows" (the same in ``crossfit``, where
+        members score them that were not fitted on them) or "training rows".
     seconds : float
-        Wall time, with encoding.
+        Wall time, with encoding and, in the first call of a process, the import of libraries.
     candidates : list of CandidateResult
         The models that fit chose from, in the order in which ties are decided.
     validation_rows : int or None
@@ -114,12 +115,12 @@ class History(FitRecord):
     def _epoch_lines(self) -> list[str]:
         own = [] if self.metric == "loss" else [self.metric]
         names = ["train_loss", "val_loss", *own]
-        lines = [f"  epoch{''.join(f'  {name:>10}' for name in names)}  seconds"]
+        lines = [f"  epoch     step{''.join(f'  {name:>10}' for name in names)}  seconds"]
         for row in self.epochs:
             mark = "*" if row.epoch == self.kept.epoch else " "
             values = [_number(value) for value in (row.train_loss, row.val_loss, row.metric)][: len(names)]
             numbers = "  ".join([*values, f"{row.seconds:7.2f}"])
-            lines.append(f"{mark} {row.epoch:5d}  {numbers}{'  kept' if mark == '*' else ''}")
+            lines.append(f"{mark} {row.epoch:5d} {row.step:8,}  {numbers}{'  kept' if mark == '*' else ''}")
         return lines
 
     def _shown_candidates(self) -> pd.DataFrame:

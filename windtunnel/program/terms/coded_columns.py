@@ -61,10 +61,10 @@ class CodedColumns:
         block, place = self.inputs[column]
         if block == NUMBERS:
             return _bin_text(self._edges(column), code)
-        values = encoder.categories[place].vocabulary.values
         if code < FIRST_ID:
             return " missing" if code == MISSING_ID else " unknown"
-        return f"={values[code - FIRST_ID]}" if code - FIRST_ID < len(values) else " of other categories"
+        text = encoder.categories[place].vocabulary.text_of(code)
+        return " of other categories" if text is None else f"={text}"
 
     def is_zero(self, column: int, code: int) -> bool:
         """Whether a code is that of the numbers up to 0, as of a term that does not occur."""

@@ -10,9 +10,10 @@ from torch import Tensor
 from windtunnel.encode import Batch
 from windtunnel.objectives.losses import CustomLoss
 from windtunnel.objectives.metrics import Metric
+from windtunnel.program.records.fit_record import FEWEST_ROWS, PREFERRED
 from windtunnel.trainers.candidates.candidate import Candidate, select
 from windtunnel.trainers.candidates.installed_part import part_to_install
-from windtunnel.trainers.candidates.residual_candidates import FEWEST_ROWS
+from windtunnel.trainers.candidates.residual_candidates import extended_candidate
 from windtunnel.trainers.recipe import Recipe
 from windtunnel.trainers.residual.boosted.features import BoostedFeatures, fit_features
 from windtunnel.trainers.residual.boosted.fit_boosted import fit_boosted
@@ -51,7 +52,7 @@ def replace_by_boosted(boosted: Candidate, candidates: Sequence[Candidate], metr
     unchanged = [candidate for candidate in candidates if not candidate.changes_scores]
     if select([*unchanged, boosted], metric) is not boosted:
         return [*candidates, boosted]
-    reason = f"{boosted.name} replaces it: validation rows had a part in it, so its {metric.name} looks too good"
+    reason = f"{boosted.name} {PREFERRED}, whatever their {metric.name}"
     others = [
         replace(each, rejected=reason, is_replaced=True) if each.changes_scores and not each.rejected else each
         for each in candidates
@@ -83,6 +84,7 @@ def _candidate(best: Candidate, setup: ResidualSetup, features: BoostedFeatures,
         name,
         setup.evaluator.evaluate(scores, setup.valid),
         test=test,
+        tested_against=extended_candidate(setup),
         rejected=test.reason if recipe.select == "test" and (test.worse or test.rows < FEWEST_ROWS) else "",
         epoch=None if residual is None else best.epoch,
         pipeline=setup.pipeline,

@@ -28,6 +28,8 @@ class Candidate:
     epoch: int | None = None  # the epoch whose model it is; None if no epoch has it
     # Test on the validation rows, against the pipeline that it extends, or the source pipeline for joint training.
     test: SignificanceTest | None = None
+    tested_against: str = ""  # the candidate whose scores the test compares with; empty for the source pipeline
+    details: str = ""  # what it consists of, in words for the history
     rejected: str = ""  # why it cannot be selected; empty where it can
     # What to install before the residual models; None if it is rejected, as there is nothing to install.
     pipeline: PipelineState | TranslationState | None = None

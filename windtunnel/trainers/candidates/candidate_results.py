@@ -23,6 +23,8 @@ def candidate_results(candidates: Sequence[Candidate], best: Candidate, metric: 
             kept=candidate is best,
             reason=_reason(candidate, candidates, best, metric),
             rows=None if candidate.test is None else candidate.test.rows,
+            tested_against=candidate.tested_against,
+            details=candidate.details,
             epoch=candidate.epoch,
             installed_part=1.0 if candidate.installed is None else candidate.installed_part,
         )

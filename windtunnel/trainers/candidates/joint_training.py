@@ -9,6 +9,7 @@ from typing import Self
 from windtunnel.errors import BadInput
 from windtunnel.objectives.metrics import Metric
 from windtunnel.program.records.fidelity import CalibrationRows
+from windtunnel.program.records.fit_record import JOINT
 from windtunnel.program.softening import rescale_probabilities, soften, trainable_when_soft
 from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.trainers.candidates.candidate import Candidate
@@ -26,8 +27,6 @@ from windtunnel.trainers.significance.significance_test import (
 )
 from windtunnel.trainers.significance.validation_halves import split_in_halves
 
-JOINT = "joint training"
-"""The name of the candidate."""
 SOFT_TREES = "soft trees"
 """The name of the candidate that has the soft trees of this fit, before their training."""
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from windtunnel.modules.base import Module
+from windtunnel.program.records.fit_record import FEWEST_ROWS
 from windtunnel.program.records.number_text import estimate_text
 from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.trainers.candidates.candidate import Candidate
@@ -20,8 +21,8 @@ from windtunnel.trainers.residual.preparation import ResidualSetup
 from windtunnel.trainers.residual.residual_training import NO_COLUMN, TrainedResidual
 from windtunnel.trainers.significance.significance_test import SignificanceTest
 
-FEWEST_ROWS = 100
-"""With fewer validation rows a residual model is rejected unless it is significantly better."""
+TREE_BLOCK_WEIGHTS = "tree-block weights"
+"""The name of the candidate."""
 
 
 def residual_candidates(
@@ -37,10 +38,20 @@ def residual_candidates(
         _residual_candidate(setup.half_models, trained, recipe),
     ]
     return _pipeline_candidates(net, data, setup, recipe) + [
-        replace(candidate, pipeline=setup.pipeline, installed_part=part_to_install(candidate.test, recipe))
+        replace(
+            candidate,
+            pipeline=setup.pipeline,
+            tested_against=extended_candidate(setup),
+            installed_part=part_to_install(candidate.test, recipe),
+        )
         for candidate in of_model
         if candidate is not None
     ]
+
+
+def extended_candidate(setup: ResidualSetup) -> str:
+    """The candidate that residual models extend: the tree-block weights if they passed, else none: the source."""
+    return TREE_BLOCK_WEIGHTS if setup.has_block_weights else ""
 
 
 def _pipeline_candidates(
@@ -72,8 +83,10 @@ def _pipeline_candidates(
         candidates.append(replace(candidate("source pipeline", source.modules), pipeline=source))
     if weighted is not None:
         modules, test = {**source.modules, weighted.position: weighted.trees}, weighted.test
-        trees = candidate("tree-block weights", modules)
-        candidates.append(replace(trees, test=test, rejected=test.reason, pipeline=setup.pipeline))
+        trees = candidate(TREE_BLOCK_WEIGHTS, modules)
+        details = f"weights of the first to the last block {', '.join(f'{each:.2g}' for each in weighted.weights)}"
+        trees = replace(trees, test=test, rejected=test.reason, details=details, pipeline=setup.pipeline)
+        candidates.append(trees)
     return candidates
 
 

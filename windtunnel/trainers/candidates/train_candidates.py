@@ -10,6 +10,7 @@ from windtunnel.encode.evenly_spaced import evenly_spaced
 from windtunnel.objectives.metrics import Metric
 from windtunnel.program.installed_residuals import without_residuals
 from windtunnel.program.records.fidelity import CalibrationRows
+from windtunnel.program.records.fit_record import JOINT
 from windtunnel.program.translate_options import FEWEST_CALIBRATION_ROWS, MAX_CALIBRATION_ROWS
 from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.program.translation_state import TranslationState
@@ -17,7 +18,6 @@ from windtunnel.progress import announce
 from windtunnel.trainers.candidates.boosted_candidate import add_boosted
 from windtunnel.trainers.candidates.candidate import Candidate
 from windtunnel.trainers.candidates.joint_training import (
-    JOINT,
     TrainedTranslation,
     check_trainable,
     compare_with_source,
@@ -240,12 +240,17 @@ def _train_both(run: FitRun) -> TrainedCandidates:
         if tuned is not None and not tuned.rejected and training.error is None:
             on_tuned = _train_residual(residual_run)
             if not isinstance(on_tuned, NoResidual):
-                further = [replace(each, name=f"{JOINT} + {each.name}") for each in on_tuned.candidates[1:]]
-                candidates += [replace(each, epoch=tuned.epoch) for each in further]
+                candidates += [_on_top_of_joint(each, tuned.epoch) for each in on_tuned.candidates[1:]]
                 training = replace(training, error=on_tuned.training.error)
     except BaseException as error:  # such as an interrupt: the best so far is kept, then it is raised again
         training = replace(training, error=error)
     return TrainedCandidates(trained.metric, training, candidates, untrained)
+
+
+def _on_top_of_joint(candidate: Candidate, epoch: int | None) -> Candidate:
+    """A candidate that extends the jointly trained translation of an epoch."""
+    base = f"{JOINT} + {candidate.tested_against}" if candidate.tested_against else JOINT
+    return replace(candidate, name=f"{JOINT} + {candidate.name}", tested_against=base, epoch=epoch)
 
 
 def _calibration_rows(net: TranslatedPipeline, data: DataModule, processes: int) -> CalibrationRows | None:

@@ -89,7 +89,10 @@ class BestCheckpoint(Checkpoint):
     def rule(self) -> str:
         """The rule for the best epoch, such as "the best auroc"."""
         name = self.metric.name
-        return f"the lowest loss among those with a better {name} than epoch 0" if self.by_loss else f"the best {name}"
+        if not self.by_loss:
+            return f"the best {name}"
+        values = "loss is" if name == "loss" else f"loss and {name} are"
+        return f"the lowest loss of those whose {values} better than in epoch 0"
 
     def end(self, plan: TrainingPlan) -> str:
         """How the training of a plan ended, such as "at the limit of 20 epochs"."""

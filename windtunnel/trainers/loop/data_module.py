@@ -11,6 +11,7 @@ import torch
 
 from windtunnel.encode import Batch
 from windtunnel.errors import warn_caller
+from windtunnel.program.records.fit_record import HELD_OUT, OUT_OF_FOLD
 from windtunnel.program.records.history_notes import MUCH_SHARED, shared_rows_note
 from windtunnel.program.translated import TranslatedPipeline
 from windtunnel.progress import announce
@@ -113,7 +114,7 @@ def _with_validation_rows(
     if valid is not None:
         return rows, valid, "validation rows"
     if (split := rows.hold_out(recipe.validation_fraction, recipe.seed)) is not None:
-        return *split, "held-out rows"
+        return *split, HELD_OUT if split[1].scores is None else OUT_OF_FOLD
     if isinstance(rows, EncodedRows) and rows.target is not None:  # FitInput warns of loaders
         warn_caller(
             f"fit cannot hold training rows out: {why_not_held_out(rows.target, rows.weight)}. It validates on "

@@ -15,7 +15,7 @@ from torch import Tensor
 from windtunnel.compiler.strategies import convert_trees, use_fastest_forms
 from windtunnel.objectives.losses import loss_text
 from windtunnel.program.records.fit_details import Calibration, TermSummary
-from windtunnel.program.records.fit_record import HARMS_OLD_ROWS
+from windtunnel.program.records.fit_record import HARMS_OLD_ROWS, HELD_OUT
 from windtunnel.program.records.history import CandidateResult, History
 from windtunnel.program.records.refresh_details import RefreshDetails, ScoreChange
 from windtunnel.program.records.training_profile import TrainingProfile
@@ -94,7 +94,7 @@ def update(
     """
     began = time.perf_counter()
     parts = {name: read_input(net, name, data) for name, data in inputs.items()}
-    validated_on = "held-out rows" if inputs["valid"] is None else "validation rows"
+    validated_on = HELD_OUT if inputs["valid"] is None else "validation rows"
     trial = _trial(net, parts["new"])
     data = RefreshData.of(trial, parts["new"], parts["valid"], parts["replay"], seed)
     extend_residual(trial, data.rows.numbers[data.new], _unit_of_target(trial, data))

@@ -48,6 +48,11 @@ class ResidualSetup:
         """Evaluates scores of the pipeline, with and without a residual model."""
         return self.initial.evaluator
 
+    @property
+    def has_block_weights(self) -> bool:
+        """Whether the pipeline has tree-block weights, as they are significant."""
+        return self.weighted_trees is not None and self.weighted_trees.test.significant
+
     def split_scores(self, rows: Batch) -> tuple[Batch, Tensor]:
         """Rows without init scores, and these ``[N, K]``."""
         return split_scores(rows, self.initial.outputs)

@@ -35,11 +35,20 @@ MAX_FITTED_ROWS = 10_000
 
 
 @dataclass(frozen=True)
+class ScaledTrees:
+    """Boosted trees with scaled leaf values."""
+
+    trees: HardTrees
+    weights: Tensor  # ``[TREE_BLOCKS]``
+
+
+@dataclass(frozen=True)
 class WeightedTrees:
-    """Boosted trees with scaled leaf values, and their test against the trees of the source."""
+    """Scaled trees, and their test against the trees of the source."""
 
     position: int  # of their program step
     trees: HardTrees
+    weights: Tensor  # ``[TREE_BLOCKS]``
     test: SignificanceTest
 
 
@@ -68,13 +77,14 @@ def fit_tree_block_weights(
     weighted = fit(rows.take(split.all_rows))
     if weighted is None:
         return None
-    trees_of_halves = [fit(rows.take(half)) or trees for half in split.halves]
+    of_halves = [fit(rows.take(half)) for half in split.halves]
+    trees_of_halves = [trees if half is None else half.trees for half in of_halves]
     with torch.no_grad():
         before = trees(inputs)
         after = before.clone()
         for half_trees, (_, tested) in zip(trees_of_halves, split.tested_on(), strict=True):
             after[tested] = half_trees(inputs[tested])
-        fitted = weighted(inputs)
+        fitted = weighted.trees(inputs)
     test = compare_losses_and_metrics(evaluator, split, before, after, valid.targets)
     if test.significant:
         old, new = (evaluator.metric_of_scores(each, valid.targets) for each in (before, fitted))
@@ -84,10 +94,12 @@ def fit_tree_block_weights(
             test = replace(test, reason=reason)
     if test.significant:
         weighted = _shrunken(trees, weighted, test.shrinkage, inputs.dtype)
-    return WeightedTrees(position, weighted, test)
+    return WeightedTrees(position, weighted.trees, weighted.weights, test)
 
 
-def fit_block_weights(trees: HardTrees, rows: LabelledRows, loss: Loss, generator: torch.Generator) -> HardTrees | None:
+def fit_block_weights(
+    trees: HardTrees, rows: LabelledRows, loss: Loss, generator: torch.Generator
+) -> ScaledTrees | None:
     """Scale the leaf values of each block of boosting rounds by its weight; None where all weights are 1.
 
     With v_b the sum of the trees of block b, the weights minimise loss(base + sum_b w_b v_b) over w in [0, 1] by
@@ -113,13 +125,14 @@ def fit_block_weights(trees: HardTrees, rows: LabelledRows, loss: Loss, generato
     round_of_tree = pd.Series(ensemble.output).groupby(ensemble.output).cumcount().to_numpy()  # by output
     per_tree = weights[block].double().numpy()[round_of_tree]
     per_leaf = np.repeat(per_tree, np.diff(ensemble.leaf_start))
-    return _with_leaves(ensemble, ensemble.leaf_value * per_leaf, inputs.dtype)
+    return ScaledTrees(_with_leaves(ensemble, ensemble.leaf_value * per_leaf, inputs.dtype), weights)
 
 
-def _shrunken(trees: HardTrees, weighted: HardTrees, factor: float, dtype: torch.dtype) -> HardTrees:
+def _shrunken(trees: HardTrees, scaled: ScaledTrees, factor: float, dtype: torch.dtype) -> ScaledTrees:
     """The trees with ``factor`` times what the weights change in their leaves."""
-    old, new = trees.ensemble(), weighted.ensemble()
-    return _with_leaves(old, old.leaf_value + factor * (new.leaf_value - old.leaf_value), dtype)
+    old, new = trees.ensemble(), scaled.trees.ensemble()
+    shrunken = _with_leaves(old, old.leaf_value + factor * (new.leaf_value - old.leaf_value), dtype)
+    return ScaledTrees(shrunken, 1 + factor * (scaled.weights - 1))
 
 
 def _with_leaves(ensemble: TreeEnsemble, values: NDArray[np.float64], dtype: torch.dtype) -> HardTrees:
