@@ -150,5 +150,5 @@ def test_none_that_is_a_category_of_one_step_alone_is_rejected(tmp_path: Path) -
     net = windtunnel.compile(source)
     np.testing.assert_allclose(net.predict(rows), source.predict(rows), rtol=1e-9)
     for suffix in (".onnx", ".ts", ".pt2", ".c"):
-        with pytest.raises(UnfaithfulOption, match="None in columns 'c' is a category in one place"):
+        with pytest.raises(UnfaithfulOption, match="missing value, in columns 'c' is a category in one place"):
             net.export(tmp_path / f"net{suffix}")

@@ -247,7 +247,7 @@ def test_what_an_encoder_rejects(holder: str, times: int, cities: Any) -> None:
     hold = HOLDERS[holder]
     fine = hold(["Oslo", "", "Bergen"] * times)
     assert model.predict({"city": fine}).shape == (3 * times,)
-    with pytest.raises(serving.BadRows, match="column 'city': its encoder rejects the category Rome$"):
+    with pytest.raises(serving.BadRows, match="column 'city': its encoder rejects the category 'Rome'$"):
         model.predict({"city": hold(["Oslo", None, "Rome", "Paris"] * times)})
     with pytest.raises(serving.BadRows, match="column 'city': its encoder rejects missing values"):
         model.predict({"city": hold(["Oslo", None, ""] * times)})
@@ -305,3 +305,21 @@ def test_dates_and_huge_numbers_are_no_numbers(kind: str, tmp_path: Path) -> Non
         model.predict({"a": np.array([1, "NaT"], dtype=kind)})
     with pytest.raises(serving.BadRows, match="float64 cannot hold"):
         model.predict({"a": [10**400]})
+
+
+@pytest.mark.parametrize("name", ["UP.ONNX", "model.bin", "model"])
+def test_an_onnx_file_is_known_by_its_content(name: str, tmp_path: Path) -> None:
+    rows = pd.DataFrame({"size": [0.0, 1.0, 2.0, 3.0]})
+    net = windtunnel.compile(LogisticRegression().fit(rows, [0, 1, 0, 1]))
+    net.export(tmp_path / name, format="onnx")
+    model = serving.load(tmp_path / name)
+    np.testing.assert_allclose(model.predict_proba(rows), net.predict_proba(rows), 1e-9)
+    with pytest.raises(serving.BadRows, match=r"LazyFrame, which holds none yet; give rows.collect\(\)"):
+        model.predict(polars.DataFrame({"size": [0.0]}).lazy())
+
+
+def test_a_column_of_polars_that_pandas_cannot_take_is_named() -> None:
+    rows = pd.DataFrame({"size": [0.0, 1.0, 2.0, 3.0]})
+    net = windtunnel.compile(LogisticRegression().fit(rows, [0, 1, 0, 1]))
+    with pytest.raises(BadInput, match="the polars table has a column that pandas cannot take"):
+        net.predict(polars.DataFrame({"size": [1]}, schema={"size": polars.Int128}))

@@ -237,6 +237,9 @@ def test_arrow_columns_of_every_kind_are_read_or_rejected(call, fitted):
             rows_of_arrow(bytearray(arrow_stream(pa.table({"city": column}))))
     with pytest.raises(windtunnel.BadInput, match="union"):
         as_frame(pa.table({"city": union}))
+    renamed = arrow_stream(pa.table({"city": city})).replace(b"city", b"\xff\xfe\xff\xfe")
+    with pytest.raises(windtunnel.BadInput, match="no Arrow stream: 'utf-8' codec"):
+        rows_of_arrow(bytearray(renamed))
     for compression in ("zstd", "lz4"):
         body = arrow_stream(pa.table({"city": city.dictionary_encode(), "age": age}), compression=compression)
         status, answer = call("POST", "/models/churn/predict", body, {"content-type": ARROW})

@@ -5,6 +5,7 @@ pandas makes float64 of whole numbers where one is missing, which rounds those b
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import numpy as np
@@ -13,16 +14,48 @@ import pyarrow as pa
 
 from windtunnel.encode.vocabulary import EXACT_INTEGERS
 
+PANDAS = b"pandas"
+"""The key of pandas' metadata of a table."""
+
 
 def table_to_pandas(table: pa.Table | pa.RecordBatch) -> pd.DataFrame:
-    """A table of Arrow."""
-    frame: pd.DataFrame = table.to_pandas()
-    if frame.shape[1] != len(table.schema):  # pandas has made an index of some columns
-        return frame
+    """A table of Arrow; each of its columns is one of the frame, also those that were an index of pandas."""
+    frame: pd.DataFrame = _with_matching_metadata(table).to_pandas()
     for place, column in enumerate(table.columns):
         if pa.types.is_integer(column.type) and is_rounded(frame.iloc[:, place]):
             frame.isetitem(place, exact_integers(column.to_pylist()))
     return frame
+
+
+def _with_matching_metadata(table: pa.Table | pa.RecordBatch) -> pa.Table | pa.RecordBatch:
+    """A table whose metadata of pandas name no index, and no texts where a column holds other values.
+
+    By its metadata pandas would make an index of columns, and texts of what has replaced a column of texts.
+    """
+    metadata = table.schema.metadata or {}
+    if PANDAS not in metadata:
+        return table
+    try:
+        described = json.loads(metadata[PANDAS])
+        columns = [each for each in described["columns"] if not _was_text(table.schema, each)]
+        described = json.dumps(described | {"columns": columns, "index_columns": []})
+    except (ValueError, KeyError, TypeError, AttributeError):  # not written by pandas
+        return table.replace_schema_metadata(None)
+    return table.replace_schema_metadata({**metadata, PANDAS: described})
+
+
+def _was_text(schema: pa.Schema, described: Any) -> bool:
+    """Whether the metadata say that a column has texts, and it has none."""
+    place = schema.get_field_index(described["field_name"] or "")
+    if place < 0 or not described["numpy_type"].startswith("str"):
+        return False
+    kind = schema.field(place).type
+    return not any(pa.types.is_string(each) or pa.types.is_large_string(each) for each in (kind, _value_type(kind)))
+
+
+def _value_type(kind: pa.DataType) -> pa.DataType:
+    """The type of the values of a dictionary; a type itself."""
+    return kind.value_type if pa.types.is_dictionary(kind) else kind
 
 
 def polars_to_pandas(table: Any) -> pd.DataFrame:

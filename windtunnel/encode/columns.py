@@ -114,8 +114,9 @@ def column_kind(column: pd.Series) -> str:
         "string": "text", "floating": "number", "integer": "number", "mixed-integer-float": "number",
         "boolean": "number", "decimal": "number", "empty": "empty", "mixed-integer": "mixed",
     }  # fmt: skip
-    if inferred == "mixed":  # a value without a hash is no category
-        return next((type(value).__name__ for value in column if not isinstance(value, Hashable)), "mixed")
+    if inferred.startswith("mixed"):  # a value without a hash is no category
+        without = next((type(value).__name__ for value in column if not isinstance(value, Hashable)), None)
+        return without or groups.get(inferred, "mixed")
     return groups.get(inferred, inferred)
 
 

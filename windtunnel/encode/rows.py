@@ -42,7 +42,10 @@ def as_frame(rows: Rows) -> pd.DataFrame:
         except (pa.ArrowException, ValueError, OverflowError) as error:
             raise BadInput(f"the Arrow table has a column that pandas cannot take: {error}") from error
     if hasattr(rows, "to_pandas") and dimensions(rows) != 1:  # polars
-        return polars_to_pandas(rows)
+        try:
+            return polars_to_pandas(rows)
+        except (pa.ArrowException, ValueError, OverflowError) as error:
+            raise BadInput(f"the polars table has a column that pandas cannot take: {error}") from error
     if hasattr(rows, "toarray"):
         check_dense(rows.shape[0], rows.shape[1], rows.dtype.itemsize)
         return pd.DataFrame(rows.toarray())

@@ -153,9 +153,9 @@ LIMITS = (
     Limit(
         "None as a category of one step, and as missing in another that reads the same column",
         PROGRAMS,
-        "None in columns {} is a category in one place and a missing value in another",
+        "None, or another missing value, in columns {} is a category in one place and missing in another",
         "a file reads the None of a column in one way",
-        "Replace None by a text before fitting, or give the pipeline two columns.",
+        "Fill missing values with a text before fitting, or give the pipeline two columns.",
         _none_in_some,
     ),
     Limit(

@@ -34,6 +34,8 @@ UNKNOWN_IN_ONNX = "\ue000unknown"
 """Replaces an unknown text that an ONNX file would take for a missing one."""
 NONE = "\ue000None"
 """The text that replaces None in columns where None is a category."""
+IR_VERSION = b"\x08"
+"""The first byte of an ONNX file, the number of its field ir_version."""
 LIBRARIES = (".so", ".dylib", ".dll")
 """Suffixes of shared libraries."""
 NO_REAL_NUMBERS = ("datetime64", "timedelta64", "complex64", "complex128", "clongdouble", "complex256")
@@ -77,7 +79,7 @@ def load(path: str | Path, *, trusted: bool = False) -> Model:
     path = Path(path)
     with open(path, "rb"):  # a file that is not there is no bad file
         pass
-    if path.suffix == ".c":
+    if path.suffix.lower() == ".c":
         compiler = f"cc -O3 -ffp-contract=off -shared -fPIC {path.name} -lm -o {path.stem}.so"
         raise BadModelFile(f"{str(path)!r} is C source, which is compiled first: {compiler}")
     try:
@@ -201,6 +203,8 @@ class Model:
 
 def _column_keys(rows: Rows, needed: list[str]) -> list[Any]:
     """The column keys of a mapping, or of a table of Arrow or Polars."""
+    if type(rows).__name__ == "LazyFrame":
+        raise BadRows("rows given as a LazyFrame, which holds none yet; give rows.collect()")
     keys = rows.keys() if hasattr(rows, "keys") else getattr(rows, "column_names", getattr(rows, "columns", None))
     if keys is None:
         raise BadRows(f"rows given as {type(rows).__name__}; give a mapping of column name to values: {needed}")
@@ -343,7 +347,7 @@ def _format(path: Path) -> tuple[str, dict[str, Any]]:
                 return "torchscript", {}
     elif path.suffix in LIBRARIES:
         return "c", {}
-    elif path.suffix == ".onnx":
+    elif start[:1] == IR_VERSION or path.suffix.lower() == ".onnx":
         return "onnx", {}
     raise ValueError("none of these formats; windtunnel.load reads what net.save wrote")
 

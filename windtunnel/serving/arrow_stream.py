@@ -39,7 +39,7 @@ def rows_of_arrow(body: bytearray) -> pa.Table:
             if sum(map(_text_bytes, column.chunks)) > MAX_TEXT:
                 raise BadInput(f"column {name[:100]!r} has more than {MAX_TEXT} bytes of text; send fewer rows.")
         return table
-    except (pa.ArrowException, OSError, struct.error) as error:
+    except (pa.ArrowException, OSError, struct.error, UnicodeDecodeError) as error:  # names may be no UTF-8
         raise BadInput(f"the body is no Arrow stream: {error}") from error
 
 

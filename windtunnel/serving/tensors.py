@@ -62,6 +62,7 @@ def rows_of_tensors(message: Mapping[str, Any], data: memoryview, schema: Schema
         the schema; two tensors of one name.
     """
     columns: dict[str, np.ndarray[Any, Any]] = {}
+    exact = {column.name: column.datatype for column in schema.inputs if "INT" in column.datatype}
     for tensor in message["inputs"]:
         if not isinstance(tensor, Mapping) or not {"name", "shape", "datatype"} <= tensor.keys():
             raise BadInput("a tensor must have name, shape, datatype and data.")
@@ -72,7 +73,12 @@ def rows_of_tensors(message: Mapping[str, Any], data: memoryview, schema: Schema
             )
         if (name := str(tensor["name"])) in columns:
             raise BadInput(f"tensor {name[:100]!r} is given twice.")
-        columns[name] = _values(tensor, None if size is None else data[:size])
+        columns[name] = values = _values(tensor, None if size is None else data[:size])
+        if name in exact and values.dtype.kind == "f" and bool((np.abs(values) >= EXACT_INTEGERS).any()):
+            raise BadInput(
+                f"tensor {name[:100]!r} has numbers of 2^53 and more as {tensor['datatype']}, which does not tell them "
+                f"apart; send it as {exact[name]}."
+            )
         data = data[size or 0 :]
     if len(data):
         raise BadInput(f"{len(data)} bytes are left behind the tensors; give each its binary_data_size.")

@@ -41,7 +41,7 @@ static successor_facts successor_facts_of(const wt_call *call) {
         .columns = wt_tree_bytes_of(call, FIRST),
         .tables = wt_tensor(call, FIRST + WT_TREE_BYTES_FACTS),
         .trees = wt_tensor(call, FIRST + WT_TREE_BYTES_FACTS + 1),
-        .values = wt_tensor(call, FIRST + WT_TREE_BYTES_FACTS + 2),
+        .values = (const double (*)[2])wt_tensor(call, FIRST + WT_TREE_BYTES_FACTS + 2),
     };
     return facts;
 }
