@@ -30,7 +30,10 @@ def test_a_candidate_is_a_sentence() -> None:
     assert "more validation rows" in replace(HISTORY, validated_on="validation rows").notes()[-1]
     few = replace(HISTORY, validated_on="validation rows", validation_rows=60)
     assert few.notes()[-1] == "Next: give at least 100 validation rows: 60 are too few to test a change."
-    assert repr(HISTORY) == "History(auroc 0.600000 -> 0.600000 on 1,000 held-out rows in 2.0 s; kept: source pipeline)"
+    assert (
+        repr(HISTORY)
+        == "History(auroc 0.600000 -> 0.600000 on 1,000 held-out rows in 2.0 s; kept: source pipeline (unchanged))"
+    )
 
 
 def test_a_candidate_names_what_it_is_tested_against_and_what_it_has() -> None:

@@ -170,4 +170,5 @@ class FitRecord:
         epoch = f", epoch {self.best_epoch} of {last}" if self.best_epoch else ""
         call = "" if self.refresh is None else "refresh: "
         values = f"{self.metric} {value_text(self.start)} -> {value_text(self.best)}"
-        return f"{call}{values} on {rows} in {self.seconds:.1f} s; kept: {self.kept.name}{epoch}"
+        kept = f"{self.kept.name}{epoch}" if self.changed else f"{self.kept.name} (unchanged)"
+        return f"{call}{values} on {rows} in {self.seconds:.1f} s; kept: {kept}"
