@@ -31,9 +31,13 @@ def test_an_index_of_pandas_changes_nothing(translated: Any) -> None:
     rows = pd.DataFrame({"c": pd.Series([*IDS, None], dtype=object), "x": np.zeros(7)})
     expected = net.predict_proba(pa.Table.from_pandas(rows).replace_schema_metadata(None))
     assert len(np.unique(expected[:6, 1].round(3))) > 1
-    for index in (pd.Index([5, 3, 8, 1, 9, 2, 7]), pd.Index([*"abcdefg"], name="c2"), "x"):
+    for index in (pd.Index([5, 3, 8, 1, 9, 2, 7]), pd.Index([*"abcdefg"], name="c2")):
         table = pa.Table.from_pandas(rows.set_index(index))
         np.testing.assert_array_equal(net.predict_proba(table), expected)
+    of_x = rows.set_index("x")  # in a frame, too, it is no column
+    for without_x in (of_x, pa.Table.from_pandas(of_x)):
+        with pytest.raises(BadInput, match="columns missing: 'x'"):
+            net.predict(without_x)
 
 
 @pytest.mark.parametrize("values", [pa.array([1, 2]), pa.array([b"1", b"2"])], ids=["numbers", "bytes"])

@@ -19,26 +19,33 @@ PANDAS = b"pandas"
 
 
 def table_to_pandas(table: pa.Table | pa.RecordBatch) -> pd.DataFrame:
-    """A table of Arrow; each of its columns is one of the frame, also those that were an index of pandas."""
-    frame: pd.DataFrame = _with_matching_metadata(table).to_pandas()
+    """A table of Arrow, without the columns that were an index of pandas: in a frame they are no columns either."""
+    table = _without_index(table)
+    frame: pd.DataFrame = table.to_pandas()
     for place, column in enumerate(table.columns):
         if pa.types.is_integer(column.type) and is_rounded(frame.iloc[:, place]):
             frame.isetitem(place, exact_integers(column.to_pylist()))
     return frame
 
 
-def _with_matching_metadata(table: pa.Table | pa.RecordBatch) -> pa.Table | pa.RecordBatch:
-    """A table whose metadata of pandas name no index, and no texts where a column holds other values.
+def _without_index(table: pa.Table | pa.RecordBatch) -> pa.Table | pa.RecordBatch:
+    """A table without index columns, whose metadata of pandas name no texts where a column holds other values.
 
-    By its metadata pandas would make an index of columns, and texts of what has replaced a column of texts.
+    By these metadata pandas would make texts of what has replaced a column of texts.
     """
     metadata = table.schema.metadata or {}
     if PANDAS not in metadata:
         return table
     try:
         described = json.loads(metadata[PANDAS])
-        columns = [each for each in described["columns"] if not _was_text(table.schema, each)]
+        index = [each for each in described["index_columns"] if isinstance(each, str)]  # a RangeIndex has no column
+        columns = [
+            each
+            for each in described["columns"]
+            if each["field_name"] not in index and not _was_text(table.schema, each)
+        ]
         described = json.dumps(described | {"columns": columns, "index_columns": []})
+        table = table.select([name for name in table.schema.names if name not in index]) if index else table
     except (ValueError, KeyError, TypeError, AttributeError):  # not written by pandas
         return table.replace_schema_metadata(None)
     return table.replace_schema_metadata({**metadata, PANDAS: described})

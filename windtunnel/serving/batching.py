@@ -189,22 +189,29 @@ class Server:
 
     def _work(self) -> None:
         """Score batch after batch, until the server is closed and nothing waits."""
-        while batch := self._pool.take():
-            requests = [request for request in batch if request.starts()]
-            start = monotonic()
-            results = _run(requests)
-            seconds = (monotonic() - start) / max(len(requests), 1)
-            for_next_step = []
-            for request, result in zip(requests, results, strict=True):
-                if isinstance(result, Task):
-                    for_next_step.append(request.at_next_step(result, seconds))
-                elif isinstance(result, Exception):
-                    request.outputs.set_exception(result)
-                else:
-                    if request.task.count <= SCORED_AT_ONCE:
-                        self._record_time(request.seconds + seconds)
-                    request.outputs.set_result(result)
-            self._pool.put_back(for_next_step)
+        while self._score_next_batch():
+            pass  # nothing of a batch, such as a model that was replaced, is kept while the thread waits for the next
+
+    def _score_next_batch(self) -> bool:
+        """Wait for a batch, and score it; False if the server is closed and nothing waits."""
+        if not (batch := self._pool.take()):
+            return False
+        requests = [request for request in batch if request.starts()]
+        start = monotonic()
+        results = _run(requests)
+        seconds = (monotonic() - start) / max(len(requests), 1)
+        for_next_step = []
+        for request, result in zip(requests, results, strict=True):
+            if isinstance(result, Task):
+                for_next_step.append(request.at_next_step(result, seconds))
+            elif isinstance(result, Exception):
+                request.outputs.set_exception(result)
+            else:
+                if request.task.count <= SCORED_AT_ONCE:
+                    self._record_time(request.seconds + seconds)
+                request.outputs.set_result(result)
+        self._pool.put_back(for_next_step)
+        return True
 
 
 def _run(requests: Sequence[Request]) -> list[Outputs | Task | Exception]:
