@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from windtunnel.modules.threads import one_thread, run_parallel
+from windtunnel.modules.threads import one_thread, run_beside, run_parallel
 
 
 @pytest.fixture(autouse=True)
@@ -98,3 +98,37 @@ def test_a_forked_process_has_threads_of_its_own() -> None:
 def forked() -> None:
     found = run_parallel(lambda share: (share, os.getpid()), [3, 4])
     os._exit(0 if found == [(3, os.getpid()), (4, os.getpid())] else 1)
+
+
+def test_two_functions_run_beside_each_other() -> None:
+    both = threading.Barrier(2, timeout=60)
+
+    def work() -> tuple[str, int]:
+        both.wait()
+        return threading.current_thread().name, torch.get_num_threads()
+
+    (background, threads_there), (here, threads_here) = run_beside(lambda _: work(), work)
+    assert here == threading.current_thread().name != background and threads_here == threads_there == 1
+    assert torch.get_num_threads() == 2
+    torch.set_num_threads(1)
+    assert run_beside(lambda _: threading.get_ident(), threading.get_ident) == (threading.get_ident(),) * 2
+
+
+def test_what_runs_beside_an_interrupted_function_is_told_to_end() -> None:
+    def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    ended = threading.Event()
+
+    def background(stop: threading.Event) -> None:
+        assert stop.wait(60)
+        ended.set()
+
+    with pytest.raises(KeyboardInterrupt):
+        run_beside(background, interrupted)
+    assert ended.is_set()
+
+
+def test_an_error_beside_a_function_is_raised() -> None:
+    with pytest.raises(ZeroDivisionError):
+        run_beside(lambda _: 1 // 0, lambda: None)

@@ -68,9 +68,7 @@ def _fidelity(net: TranslatedPipeline) -> str:
     fidelity = net.fidelity
     if not soft and not net.records.hardened and (fidelity is None or fidelity.r2 > 1 - 1e-6):
         exact = "every step computes what its source does"
-        if net.history is None or not net.history.changed:
-            return f"exact: {exact}"
-        return f"exact before {'fit' if net.history.refresh is None else 'refresh'}: {exact}"
+        return f"exact before fine-tuning: {exact}" if net.records.tuned else f"exact: {exact}"
     if fidelity is None:
         return "soft trees, not measured: translate was given no calibrate rows"
     return (

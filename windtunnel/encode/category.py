@@ -34,13 +34,18 @@ class CategoryColumn:
     rejects_infinite: bool = False
     rejects_fractions: bool = False
     # Of hashed categories, whether those without a stored hash are all alike to the source. Then a file that cannot
-    # hash need not reject unknown texts (``rejects_unknown``) once all stored hashes have texts.
+    # hash need not reject unknown texts once the texts of all stored hashes are known.
     hashes_are_complete: bool = False
 
     @property
     def rejects(self) -> bool:
         """Whether the source rejects some values of the vocabulary's kind."""
         return self.rejects_unknown or self.rejects_missing or self._rejects_some_numbers
+
+    @property
+    def files_reject_unknown(self) -> bool:
+        """Whether a file that cannot hash rejects unknown values."""
+        return self.rejects_unknown and not (self.hashes_are_complete and self.vocabulary.knows_texts)
 
     @property
     def _rejects_some_numbers(self) -> bool:
@@ -131,7 +136,6 @@ class CategoryColumn:
         if training:
             self.rejects_missing &= not missing.any()
             self.vocabulary = self.vocabulary.with_texts_of(values)
-            self.rejects_unknown &= not (self.hashes_are_complete and self.vocabulary.knows_texts)
         elif missing.any():
             raise BadInput(
                 f"column {name} holds missing values, which CatBoost rejects among categories; give them a text of "

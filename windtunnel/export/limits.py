@@ -75,7 +75,7 @@ def _read_by_hash(net: TranslatedPipeline) -> list[str]:
 
     def meets(category: CategoryColumn) -> bool:
         vocabulary = category.vocabulary
-        return category.rejects_unknown and vocabulary.hashes is not None and not vocabulary.id_by_text
+        return category.files_reject_unknown and vocabulary.hashes is not None and not vocabulary.id_by_text
 
     return _columns(net, meets)
 

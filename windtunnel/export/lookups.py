@@ -2,7 +2,6 @@
 
 # No postponed annotations here: torch.jit.script reads the class-level ones and takes no strings.
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -63,14 +62,13 @@ class NumberLookup(nn.Module):
         super().__init__()
         self.place, self.slot, self.name = place, slot, name
         self.by_hash, self.further, self.first_beyond = _hashes(category)
-        values = np.array(category.vocabulary.values, dtype=np.float64)
-        order = np.argsort(values)
         self.unknown = category.vocabulary.unknown_id
         # An empty vocabulary gets one number with the id of an unknown one.
-        self.register_buffer("values", torch.from_numpy(values[order] if len(values) else np.zeros(1)))
-        self.register_buffer("ids", torch.from_numpy(order + 2 if len(values) else np.array([self.unknown])))
+        id_of = dict(sorted(_ids_of_numbers(category).items())) or {0.0: self.unknown}
+        self.register_buffer("values", torch.tensor([*id_of], dtype=torch.float64))
+        self.register_buffer("ids", torch.tensor([*id_of.values()]))
         self.has_buckets = category.vocabulary.buckets > 0
-        self.rejects_unknown = category.rejects_unknown
+        self.rejects_unknown = category.files_reject_unknown
         self.rejects_missing = category.rejects_missing
         self.rejects_infinite = category.rejects_infinite
         self.rejects_fractions = category.rejects_fractions
@@ -106,6 +104,17 @@ class NumberLookup(nn.Module):
         equal = self.values[position] == numbers
         missing = torch.isnan(numbers).to(torch.int64)
         return torch.where(equal, self.ids[position], missing + (1 - missing) * self.unknown)
+
+
+def _ids_of_numbers(category: CategoryColumn) -> dict[float, int]:
+    """The id of each number; of hashed categories, also of whole numbers whose texts are known."""
+    vocabulary = category.vocabulary
+    ids = {float(value): 2 + position for position, value in enumerate(vocabulary.values)}
+    first = 2 + len(vocabulary.values)
+    for position, text in enumerate(vocabulary.texts):
+        if text is not None and text.removeprefix("-").isdecimal() and text == str(int(text)):
+            ids.setdefault(float(text), first + position)
+    return ids
 
 
 def _hashes(category: CategoryColumn) -> tuple[bool, dict[int, int], int]:

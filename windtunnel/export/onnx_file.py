@@ -201,7 +201,7 @@ def _lookup(name: str, ids: str, category: CategoryColumn, misread: Sequence[str
     from onnx import helper
 
     vocabulary = category.vocabulary
-    unknown = REJECTED_ID if category.rejects_unknown or vocabulary.buckets else vocabulary.unknown_id
+    unknown = REJECTED_ID if category.files_reject_unknown or vocabulary.buckets else vocabulary.unknown_id
     table = dict.fromkeys(misread, REJECTED_ID)
     table |= vocabulary.id_by_text
     table[MISSING] = REJECTED_ID if category.rejects_missing else MISSING_ID

@@ -154,7 +154,7 @@ def _categories(net: TranslatedPipeline) -> list[dict[str, Any]]:
             "values": [*map(str, category.vocabulary.values), *category.vocabulary.texts],
             "buckets": category.vocabulary.buckets,
             "unknown": category.vocabulary.unknown_id,
-            "rejects_unknown": category.rejects_unknown,
+            "rejects_unknown": category.files_reject_unknown,
             "rejects_missing": category.rejects_missing,
         }
         for _, category in text_slots(net.encoder)

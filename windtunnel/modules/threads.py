@@ -11,13 +11,14 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from functools import lru_cache
-from threading import Barrier, local
+from threading import Barrier, Event, local
 from typing import TypeVar
 
 import torch
 
 Share = TypeVar("Share")
 Result = TypeVar("Result")
+Other = TypeVar("Other")
 
 _thread = local()
 
@@ -48,6 +49,29 @@ def run_parallel(
             future.cancel()
         wait(futures)
         raise
+
+
+def run_beside(background: Callable[[Event], Other], work: Callable[[], Result]) -> tuple[Other, Result]:
+    """Run two functions at the same time, ``background`` in a thread of its own, each with one thread of torch.
+
+    With one thread in all they run one after the other. After an error or an interrupt in ``work`` the event is set:
+    ``background`` should end soon then, and the error is raised once it has ended.
+    """
+    stop = Event()
+    if torch.get_num_threads() == 1:
+        return background(stop), work()
+
+    def with_one_thread() -> Other:
+        with one_thread():
+            return background(stop)
+
+    with one_thread(), ThreadPoolExecutor(1, thread_name_prefix="windtunnel-beside") as thread:
+        future = thread.submit(with_one_thread)
+        try:
+            result = work()
+            return future.result(), result
+        finally:
+            stop.set()
 
 
 @contextmanager

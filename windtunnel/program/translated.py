@@ -262,7 +262,9 @@ class TranslatedPipeline(ScoringPipeline):
 
     def record(self, **results: Any) -> None:
         """Keep results of an operation, by their names in ``Records``."""
-        self.records = replace(self.records, **results)
+        history: History | None = results.get("history")
+        tuned = self.records.tuned or (history is not None and history.changed)
+        self.records = replace(self.records, **results, tuned=tuned)
 
     def keep_profile(self, profile: TrainingProfile) -> None:
         """Keep the profile of other training rows."""

@@ -46,7 +46,9 @@ def test_a_candidate_names_what_it_is_tested_against_and_what_it_has() -> None:
 
 def test_notes_say_what_epoch_0_is_and_that_a_recipe_has_no_test() -> None:
     rule = replace(HISTORY, epoch_rule="the best auroc", stopped="early", start=0.58)
-    assert [note for note in rule.notes() if note.startswith("Epoch 0 is the residual model before its training")]
+    assert [note for note in rule.notes() if note.startswith("Epoch 0 is the source pipeline, without")]
+    before = replace(rule, candidates=[replace(HISTORY.candidates[0], metric=0.58), HISTORY.candidates[1]])
+    assert [note for note in before.notes() if note.startswith("Epoch 0 is the residual model before its training")]
     assert "The best epoch has the best auroc. Training ended early." in rule.notes()
     kept = [replace(HISTORY.candidates[0], kept=False), CandidateResult("joint training", 0.7, 0.6, *NOT_TESTED, 1)]
     joint = replace(rule, candidates=kept, best=0.7, best_epoch=1)

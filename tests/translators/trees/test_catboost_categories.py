@@ -13,9 +13,12 @@ import pandas as pd
 import pytest
 import torch
 from sklearn.compose import make_column_transformer
+from sklearn.ensemble import VotingRegressor
 from sklearn.impute import SimpleImputer
+from sklearn.linear_model import LinearRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OrdinalEncoder, StandardScaler
+from sklearn.utils import Bunch
 
 import windtunnel
 from windtunnel import RareCategories
@@ -329,3 +332,18 @@ def test_crossfit() -> None:
     rows = frame(1200)
     net = windtunnel.crossfit(classifier(rows), rows, binary(rows), folds=2, progress=False)
     assert net.predict(frame(99, 1, unseen=True)).shape == (99,)
+
+
+@pytest.mark.parametrize("suffix", [".onnx", ".pt2", ".ts"])
+def test_hashed_categories_that_another_member_reads_as_numbers(suffix: str, tmp_path: Path) -> None:
+    rows, valid, later = (frame(count, seed)[["age", "zip"]] for count, seed in ((3000, 0), (1500, 1), (300, 2)))
+    target, of_valid = (np.sin(each["zip"] * 3.0) + (each["age"] > 0) for each in (rows, valid))
+    booster = cb.CatBoostRegressor(**QUICK | {"iterations": 6, "depth": 3}, cat_features=["zip"]).fit(rows, target)
+    line = make_pipeline(SimpleImputer(), StandardScaler(), LinearRegression()).fit(rows, target)
+    vote = VotingRegressor([("line", line)]).fit(rows, target)  # which cannot clone a list of cat_features
+    vote.estimators, vote.estimators_ = [("booster", booster), ("line", line)], [booster, line]
+    vote.named_estimators_ = Bunch(booster=booster, line=line)
+    net = windtunnel.translate(vote).fit((rows, target), (valid, of_valid), epochs=1, progress=False)
+    net.export(tmp_path / f"net{suffix}")
+    model = serving.load(tmp_path / f"net{suffix}", trusted=True)
+    np.testing.assert_allclose(model.predict(given(later)), net.predict(later), 1e-6, 1e-6)

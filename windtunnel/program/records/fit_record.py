@@ -159,7 +159,7 @@ class FitRecord:
     @property
     def changed(self) -> bool:
         """Whether this fit or refresh installed another model than the one before."""
-        return self.kept.name not in UNCHANGED
+        return any(candidate.kept and candidate.name not in UNCHANGED for candidate in self.candidates)
 
     @property
     def summary(self) -> str:

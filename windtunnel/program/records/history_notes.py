@@ -76,13 +76,23 @@ def _epoch_notes(record: FitRecord) -> list[str]:
     notes = []
     if any(candidate.name == JOINT for candidate in record.candidates):
         notes.append("The epochs are those of joint training.")
-    elif record.epochs[0].metric != record.start:
-        notes.append(
-            f"Epoch 0 is the residual model before its training, with tree-block weights and interactions if they "
-            f"passed their tests: so its {record.metric} is not the {value_text(record.start)} before fit."
-        )
+    elif not _same(record.epochs[0].metric, record.start):
+        source = next((each.metric for each in record.candidates if each.name == "source pipeline"), None)
+        if source is not None and _same(record.epochs[0].metric, source):
+            what = "the source pipeline, without what an earlier fit added"
+        else:
+            what = (
+                "the residual model before its training, with tree-block weights and interactions if they passed "
+                "their tests"
+            )
+        notes.append(f"Epoch 0 is {what}: so its {record.metric} is not the {value_text(record.start)} before fit.")
     none = "" if any(candidate.epoch for candidate in record.candidates) else "; there is none"
     return [*notes, f"The best epoch has {record.epoch_rule}{none}. Training ended {record.stopped}."]
+
+
+def _same(first: float, second: float) -> bool:
+    """Whether two metrics are equal, or both undefined."""
+    return first == second or (first != first and second != second)
 
 
 def shared_rows_note(fraction: float) -> str:

@@ -18,7 +18,12 @@ def change_text(change: float) -> str:
 
 
 def estimate_text(change: float, standard_error: float) -> str:
-    """A change and two digits of its standard error, with equally many decimals: -0.0123 ± 0.0021."""
+    """A change and two digits of its standard error, with equally many decimals: -0.0123 ± 0.0021.
+
+    Without a standard error (NaN) it is the change alone.
+    """
+    if math.isnan(standard_error):
+        return change_text(change)
     if not 0 < standard_error < math.inf:
         return f"{change_text(change)} ± {standard_error:g}"
     decimals = max(0, 1 - math.floor(math.log10(standard_error)))

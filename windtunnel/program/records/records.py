@@ -26,6 +26,8 @@ class Records:
         The change that ``harden`` measured; None where it was given no rows, or nothing was hardened.
     history : History or None
         What the last ``fit`` or ``refresh`` did.
+    tuned : bool
+        Whether any ``fit`` or ``refresh`` has changed the predictions.
     class_weights : tuple of str
         The parameters of the source that made some classes count more: class weights, and samplers.
     """
@@ -35,4 +37,5 @@ class Records:
     hardened: bool = False
     hardening: HardeningResult | None = None
     history: History | None = None
+    tuned: bool = False
     class_weight_parameters: tuple[str, ...] = ()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from threading import Event
 from typing import Any
 
 import numpy as np
@@ -85,8 +86,11 @@ class Boosting:
         return tree_ensemble(self.booster)
 
 
-def boost(targets: FitTargets, features: Datasets, max_trees: int = MAX_TREES) -> Boosting:
-    """Boost trees on the features, until ``PATIENCE`` rounds have not lowered the loss of the validation rows."""
+def boost(targets: FitTargets, features: Datasets, max_trees: int = MAX_TREES, stop: Event | None = None) -> Boosting:
+    """Boost trees on the features, until ``PATIENCE`` rounds have not lowered the loss of the validation rows.
+
+    Once ``stop`` is set, boosting ends; what it returns then is not used.
+    """
     import lightgbm
 
     base_score, outputs = targets.base_score, len(targets.base_score)
@@ -99,6 +103,10 @@ def boost(targets: FitTargets, features: Datasets, max_trees: int = MAX_TREES) -
         with torch.no_grad():
             losses.append(targets.losses_on_subsets(_columns(scores, outputs)))
         return "loss", losses[-1][0], False
+
+    def end_if_stopped(_: Any) -> None:
+        if stop is not None and stop.is_set():
+            raise lightgbm.callback.EarlyStopException(0, [])
 
     train_scores, valid_scores = (
         _flat(base_score.repeat(len(rows.target), 1)) for rows in (targets.train, targets.valid)
@@ -113,7 +121,7 @@ def boost(targets: FitTargets, features: Datasets, max_trees: int = MAX_TREES) -
         max_trees,
         valid_sets=[features.valid],
         feval=evaluate,
-        callbacks=[lightgbm.early_stopping(PATIENCE, verbose=False)],
+        callbacks=[lightgbm.early_stopping(PATIENCE, verbose=False), end_if_stopped],
     )
     return Boosting(booster, np.array(losses))
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import partial
+from threading import Event
 
 import numpy as np
 import torch
@@ -15,7 +16,7 @@ from windtunnel.compiler.strategies import fastest
 from windtunnel.encode import Batch
 from windtunnel.modules.linear.multilayer import MultilayerPerceptron
 from windtunnel.modules.tables.cell_statistics import CellStatistics
-from windtunnel.modules.threads import run_parallel
+from windtunnel.modules.threads import run_beside
 from windtunnel.modules.trees.ensemble import TreeEnsemble
 from windtunnel.modules.trees.hard import HardTrees
 from windtunnel.objectives.losses import Loss
@@ -141,15 +142,14 @@ def _fit_models(targets: FitTargets, features: BinnedFeatures) -> dict[str, Fitt
     """Trees and a network for each way of forming blocks; trees are boosted while networks are trained."""
     valid, threads = features.valid, _threads_of_two()
 
-    def fit_trees() -> list[Boosting]:
-        return [boost(targets, Datasets.of(train, valid, threads)) for train in features.train.values()]
+    def fit_trees(stop: Event) -> list[Boosting]:
+        return [boost(targets, Datasets.of(train, valid, threads), stop=stop) for train in features.train.values()]
 
     def train_networks() -> list[NetworkTraining]:
         return [train_network(targets, train, valid) for train in features.train.values()]
 
     with Phase(f"boosting trees and training a network on {valid.shape[1]} features"):
-        fits: list[Callable[[], list[Any]]] = [fit_trees, train_networks]
-        boostings, networks = run_parallel(lambda fit: fit(), fits, single_thread=True)
+        boostings, networks = run_beside(fit_trees, train_networks)
     return {
         blocks: FittedModels(boosting, network, targets.base_score, valid)
         for blocks, boosting, network in zip(features.train, boostings, networks, strict=True)
@@ -172,12 +172,13 @@ def _short_runs(targets: FitTargets, features: BoostedFeatures) -> dict[str, Boo
     step, threads = -(-len(features.sample) // SHORT_RUN_ROWS), _threads_of_two()
     every_nth = targets.every(step)
 
-    def short_run(blocks: str) -> Boosting:
+    def short_run(blocks: str, stop: Event | None = None) -> Boosting:
         datasets = Datasets.of(features.train[blocks][::step], features.valid, threads)
-        return boost(every_nth, datasets, SHORT_RUN_TREES)
+        return boost(every_nth, datasets, SHORT_RUN_TREES, stop)
 
+    first, second = ROW_BLOCKS
     with Phase("selecting target statistics by short boosting runs"):
-        runs = run_parallel(short_run, list(ROW_BLOCKS), single_thread=True)
+        runs = run_beside(partial(short_run, first), partial(short_run, second))
     return dict(zip(ROW_BLOCKS, runs, strict=True))
 
 
