@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from windtunnel.modules.threads import one_thread, run_beside, run_parallel
+from windtunnel.modules.threads import one_thread, run_parallel, run_with_background
 
 
 @pytest.fixture(autouse=True)
@@ -100,18 +100,18 @@ def forked() -> None:
     os._exit(0 if found == [(3, os.getpid()), (4, os.getpid())] else 1)
 
 
-def test_two_functions_run_beside_each_other() -> None:
+def test_two_functions_run_with_background_each_other() -> None:
     both = threading.Barrier(2, timeout=60)
 
     def work() -> tuple[str, int]:
         both.wait()
         return threading.current_thread().name, torch.get_num_threads()
 
-    (background, threads_there), (here, threads_here) = run_beside(lambda _: work(), work)
+    (background, threads_there), (here, threads_here) = run_with_background(lambda _: work(), work)
     assert here == threading.current_thread().name != background and threads_here == threads_there == 1
     assert torch.get_num_threads() == 2
     torch.set_num_threads(1)
-    assert run_beside(lambda _: threading.get_ident(), threading.get_ident) == (threading.get_ident(),) * 2
+    assert run_with_background(lambda _: threading.get_ident(), threading.get_ident) == (threading.get_ident(),) * 2
 
 
 def test_what_runs_beside_an_interrupted_function_is_told_to_end() -> None:
@@ -125,10 +125,10 @@ def test_what_runs_beside_an_interrupted_function_is_told_to_end() -> None:
         ended.set()
 
     with pytest.raises(KeyboardInterrupt):
-        run_beside(background, interrupted)
+        run_with_background(background, interrupted)
     assert ended.is_set()
 
 
 def test_an_error_beside_a_function_is_raised() -> None:
     with pytest.raises(ZeroDivisionError):
-        run_beside(lambda _: 1 // 0, lambda: None)
+        run_with_background(lambda _: 1 // 0, lambda: None)

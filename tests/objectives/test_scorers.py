@@ -164,7 +164,7 @@ def test_a_scorer_that_catches_errors_gets_its_method() -> None:
     def auc(model: Any, X: Any, y: Any) -> float:
         try:
             numbers = model.decision_function(X)
-        except Exception:  # as functions of users do
+        except Exception:  # a user's function may swallow what the model raises
             numbers = model.predict(X) == "yes"
         return float(roc_auc_score(y, numbers))
 

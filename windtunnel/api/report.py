@@ -101,8 +101,9 @@ class Report:
         groups: dict[str, list[int]] = {}
         for position, origin in enumerate(net.origins):
             groups.setdefault(origin.name, []).append(position)
+        last = InstalledResiduals.of(net.program).pipeline if net.program.steps else 0
         hosts = [Row(host.name, host.estimator, _host_role(host), 0, 0, None) for host in net.hosts]
-        rows = [*hosts, *(_row(net, name, positions) for name, positions in groups.items())]
+        rows = [*hosts, *(_row(net, name, positions, last) for name, positions in groups.items())]
         tests = [("on test rows", _scores_text(name, scores)) for name, scores in (test_scores or {}).items()]
         return cls([*report_facts(net), *tests], rows, net.head.unit, net.history, test_scores or {})
 
@@ -225,7 +226,8 @@ def _versions() -> str:
     return f"Written with Python {platform.python_version()}, {', '.join(f'{name} {version(name)}' for name in names)}."
 
 
-def _row(net: TranslatedPipeline, name: str, positions: list[int]) -> Row:
+def _row(net: TranslatedPipeline, name: str, positions: list[int], last_of_pipeline: int) -> Row:
+    """The row of the steps at these positions; residual models follow ``last_of_pipeline``."""
     trainable: list[tuple[Tensor, Tensor]] = []
     parameters = 0
     for position in positions:
@@ -234,7 +236,6 @@ def _row(net: TranslatedPipeline, name: str, positions: list[int]) -> Row:
             if parameter.requires_grad:
                 trainable.append((parameter.detach().cpu(), net.initial_weights[key].cpu()))
     moved, norm = _distances(trainable)
-    installed = InstalledResiduals.of(net.program)
     return Row(
         step=name,
         source=net.origins[positions[0]].estimator,
@@ -243,7 +244,7 @@ def _row(net: TranslatedPipeline, name: str, positions: list[int]) -> Row:
         trainable=sum(now.numel() for now, _ in trainable),
         drift=moved / (norm or 1.0) if trainable else None,
         from_zero=bool(trainable) and not norm,
-        added=bool(installed) and positions[0] > installed.pipeline,
+        added=positions[0] > last_of_pipeline,
     )
 
 

@@ -45,7 +45,7 @@ def _without_index(table: pa.Table | pa.RecordBatch) -> pa.Table | pa.RecordBatc
             if each["field_name"] not in index and not _was_text(table.schema, each)
         ]
         described = json.dumps(described | {"columns": columns, "index_columns": []})
-        table = table.select([name for name in table.schema.names if name not in index]) if index else table
+        table = table.select([place for place, name in enumerate(table.schema.names) if name not in index])
     except (ValueError, KeyError, TypeError, AttributeError):  # not written by pandas
         return table.replace_schema_metadata(None)
     return table.replace_schema_metadata({**metadata, PANDAS: described})
@@ -57,12 +57,8 @@ def _was_text(schema: pa.Schema, described: Any) -> bool:
     if place < 0 or not described["numpy_type"].startswith("str"):
         return False
     kind = schema.field(place).type
-    return not any(pa.types.is_string(each) or pa.types.is_large_string(each) for each in (kind, _value_type(kind)))
-
-
-def _value_type(kind: pa.DataType) -> pa.DataType:
-    """The type of the values of a dictionary; a type itself."""
-    return kind.value_type if pa.types.is_dictionary(kind) else kind
+    values = kind.value_type if pa.types.is_dictionary(kind) else kind
+    return not (pa.types.is_string(values) or pa.types.is_large_string(values))
 
 
 def polars_to_pandas(table: Any) -> pd.DataFrame:

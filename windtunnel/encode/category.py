@@ -135,7 +135,7 @@ class CategoryColumn:
         missing = (ids == MISSING_ID) & self.rejects_missing
         if training:
             self.rejects_missing &= not missing.any()
-            self.vocabulary = self.vocabulary.with_texts_of(values)
+            self.vocabulary = self.vocabulary.with_texts_of(values, ids)
         elif missing.any():
             raise BadInput(
                 f"column {name} holds missing values, which CatBoost rejects among categories; give them a text of "

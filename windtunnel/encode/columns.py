@@ -114,7 +114,7 @@ def column_kind(column: pd.Series) -> str:
         "string": "text", "floating": "number", "integer": "number", "mixed-integer-float": "number",
         "boolean": "number", "decimal": "number", "empty": "empty", "mixed-integer": "mixed",
     }  # fmt: skip
-    if inferred.startswith("mixed"):  # a value without a hash is no category
+    if inferred in ("mixed", "mixed-integer"):  # a value without a hash is no category
         without = next((type(value).__name__ for value in column if not isinstance(value, Hashable)), None)
         return without or groups.get(inferred, "mixed")
     return groups.get(inferred, inferred)

@@ -177,8 +177,10 @@ class Vocabulary:
     def text_of(self, identifier: int) -> str | None:
         """The text of an id from ``FIRST_ID`` on; None where it is not known."""
         place = identifier - FIRST_ID
-        known = (*self.values, *self.texts)
-        return None if place >= len(known) or known[place] is None else str(known[place])
+        if place < len(self.values):
+            return str(self.values[place])
+        place -= len(self.values)
+        return self.texts[place] if place < len(self.texts) else None
 
     @property
     def knows_texts(self) -> bool:
@@ -190,15 +192,16 @@ class Vocabulary:
         """The id of a text that is no category, where it is not hashed: the first beyond those of ``hashes``."""
         return UNKNOWN_ID if self.hashes is None else len(self) - 1
 
-    def with_texts_of(self, column: pd.Series) -> Vocabulary:
-        """The vocabulary with the texts of those hashes that values of a column have."""
+    def with_texts_of(self, column: pd.Series, ids: NDArray[np.int64]) -> Vocabulary:
+        """The vocabulary with the texts of those hashes that values of a column have; ``ids`` are their ids."""
+        if self.knows_texts:
+            return self
         texts = list(self.texts or [None] * len(self.hashes or ()))
-        first = FIRST_ID + len(self.values)
-        for value in column.dropna().unique():
-            place = self._hashed_id(value) - first
-            if 0 <= place < len(texts):
-                texts[place] = category_text(value)
-        return self if tuple(texts) == self.texts or not any(texts) else replace(self, texts=tuple(texts))
+        places, rows = np.unique(ids - FIRST_ID - len(self.values), return_index=True)
+        new = [(place, row) for place, row in zip(places.tolist(), rows, strict=True) if 0 <= place < len(texts)]
+        for place, row in new:
+            texts[place] = category_text(column.iloc[row])
+        return replace(self, texts=tuple(texts)) if new else self
 
     @cached_property
     def _id_of_hash(self) -> dict[int, int]:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from windtunnel.encode import NONE_CATEGORY, CategoryColumn, Vocabulary
+from windtunnel.encode.vocabulary import EXACT_INTEGERS
 from windtunnel.errors import UnfaithfulOption
 from windtunnel.export.columns import names, raw_columns, text_slots
 from windtunnel.program.translated import TranslatedPipeline
@@ -103,6 +104,22 @@ def _host_steps(net: TranslatedPipeline) -> list[str]:
     return [*dict.fromkeys(text for names in named for text in names)]
 
 
+def _wide_numbers(net: TranslatedPipeline) -> list[str]:
+    """Columns of numbers with categories that float64 does not tell apart; hashed ones are known by their texts."""
+    numbers = raw_columns(net.encoder)[0]
+
+    def meets(category: CategoryColumn) -> bool:
+        vocabulary = category.vocabulary
+        hashed = vocabulary.hashes is not None and category.column in numbers
+        return vocabulary.wide or (hashed and any(map(_is_wide, vocabulary.id_by_text)))
+
+    return _columns(net, meets)
+
+
+def _is_wide(text: str) -> bool:
+    return text.removeprefix("-").isdecimal() and abs(float(text)) >= EXACT_INTEGERS
+
+
 def _not_unicode(net: TranslatedPipeline) -> list[str]:
     categories = [text for category in net.encoder.categories for text in category.vocabulary.id_by_text]
     texts = [*_raw_names(net), *net.head.labels_in_order, *categories]
@@ -140,7 +157,7 @@ LIMITS = (
         "column {} has whole numbers of 2^53 and more among its categories",
         "a file takes numbers as float64, which does not tell them apart",
         "Convert the column to text before fitting.",
-        _columns_with(lambda vocabulary: vocabulary.wide),
+        _wide_numbers,
     ),
     Limit(
         "a column read as text by one step and as numbers by another",

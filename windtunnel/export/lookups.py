@@ -108,13 +108,11 @@ class NumberLookup(nn.Module):
 
 def _ids_of_numbers(category: CategoryColumn) -> dict[float, int]:
     """The id of each number; of hashed categories, also of whole numbers whose texts are known."""
-    vocabulary = category.vocabulary
-    ids = {float(value): 2 + position for position, value in enumerate(vocabulary.values)}
-    first = 2 + len(vocabulary.values)
-    for position, text in enumerate(vocabulary.texts):
-        if text is not None and text.removeprefix("-").isdecimal() and text == str(int(text)):
-            ids.setdefault(float(text), first + position)
-    return ids
+    known = category.vocabulary.id_by_value
+    if category.vocabulary.hashes is not None:
+        known = {text: id_ for text, id_ in known.items() if text.removeprefix("-").isdecimal()}
+        known = {number: id_ for text, id_ in known.items() if text == str(number := int(text))}
+    return {float(number): id_ for number, id_ in known.items()}
 
 
 def _hashes(category: CategoryColumn) -> tuple[bool, dict[int, int], int]:

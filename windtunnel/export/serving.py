@@ -574,7 +574,7 @@ def _block(columns: list[Any], count: int, dtype: Any) -> Any:
 
 def _ids(texts: Texts, category: Mapping[str, Any], index: Mapping[str, int]) -> list[int]:
     """The id of each distinct text: 1 missing, 2 + i the i-th category, then hash buckets; any other is unknown."""
-    unknown = category.get("unknown", 0)
+    unknown = category.get("unknown", 0)  # an older file does not name it; 0 is any other text there
     ids = [1 if text is None else index.get(text, unknown) for text in texts.distinct]
     buckets, first = category["buckets"], 2 + len(category["values"])
     if buckets:

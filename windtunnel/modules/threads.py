@@ -51,7 +51,7 @@ def run_parallel(
         raise
 
 
-def run_beside(background: Callable[[Event], Other], work: Callable[[], Result]) -> tuple[Other, Result]:
+def run_with_background(background: Callable[[Event], Other], work: Callable[[], Result]) -> tuple[Other, Result]:
     """Run two functions at the same time, ``background`` in a thread of its own, each with one thread of torch.
 
     With one thread in all they run one after the other. After an error or an interrupt in ``work`` the event is set:
@@ -61,12 +61,8 @@ def run_beside(background: Callable[[Event], Other], work: Callable[[], Result])
     if torch.get_num_threads() == 1:
         return background(stop), work()
 
-    def with_one_thread() -> Other:
-        with one_thread():
-            return background(stop)
-
-    with one_thread(), ThreadPoolExecutor(1, thread_name_prefix="windtunnel-beside") as thread:
-        future = thread.submit(with_one_thread)
+    with one_thread(), ThreadPoolExecutor(1, thread_name_prefix="windtunnel-background") as thread:
+        future = thread.submit(one_thread()(background), stop)
         try:
             result = work()
             return future.result(), result

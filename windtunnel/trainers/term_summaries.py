@@ -39,9 +39,7 @@ def summarise_terms(
     ``scores`` are raw scores of the validation rows, ``[N, K]``, in the place of those of the translation.
     """
     raw, scores = RawColumns.of(net), net.scores(valid.rows) if scores is None else scores
-    if valid.targets.weight is not None:  # rows of weight 0 do not count
-        counted = valid.targets.weight.nonzero()[:, 0]
-        valid, scores = valid.take(counted), scores[counted]
+    valid, scores = valid.counted(), valid.with_rows(scores).counted().rows
     if len(valid) == 0:
         return []
     summaries = [

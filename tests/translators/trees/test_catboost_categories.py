@@ -334,16 +334,32 @@ def test_crossfit() -> None:
     assert net.predict(frame(99, 1, unseen=True)).shape == (99,)
 
 
-@pytest.mark.parametrize("suffix", [".onnx", ".pt2", ".ts"])
-def test_hashed_categories_that_another_member_reads_as_numbers(suffix: str, tmp_path: Path) -> None:
-    rows, valid, later = (frame(count, seed)[["age", "zip"]] for count, seed in ((3000, 0), (1500, 1), (300, 2)))
-    target, of_valid = (np.sin(each["zip"] * 3.0) + (each["age"] > 0) for each in (rows, valid))
+def vote_over_zip(rows: pd.DataFrame, target: Any) -> VotingRegressor:
+    """A booster that hashes a column, and a line that reads it as numbers."""
     booster = cb.CatBoostRegressor(**QUICK | {"iterations": 6, "depth": 3}, cat_features=["zip"]).fit(rows, target)
     line = make_pipeline(SimpleImputer(), StandardScaler(), LinearRegression()).fit(rows, target)
     vote = VotingRegressor([("line", line)]).fit(rows, target)  # which cannot clone a list of cat_features
     vote.estimators, vote.estimators_ = [("booster", booster), ("line", line)], [booster, line]
     vote.named_estimators_ = Bunch(booster=booster, line=line)
-    net = windtunnel.translate(vote).fit((rows, target), (valid, of_valid), epochs=1, progress=False)
+    return vote
+
+
+@pytest.mark.parametrize("suffix", [".onnx", ".pt2", ".ts"])
+def test_hashed_categories_that_another_member_reads_as_numbers(suffix: str, tmp_path: Path) -> None:
+    rows, valid, later = (frame(count, seed)[["age", "zip"]] for count, seed in ((3000, 0), (1500, 1), (300, 2)))
+    target, of_valid = (np.sin(each["zip"] * 3.0) + (each["age"] > 0) for each in (rows, valid))
+    net = windtunnel.translate(vote_over_zip(rows, target)).fit(
+        (rows, target), (valid, of_valid), epochs=1, progress=False
+    )
     net.export(tmp_path / f"net{suffix}")
     model = serving.load(tmp_path / f"net{suffix}", trusted=True)
     np.testing.assert_allclose(model.predict(given(later)), net.predict(later), 1e-6, 1e-6)
+
+
+@pytest.mark.parametrize("suffix", [".onnx", ".pt2", ".ts"])
+def test_hashed_numbers_that_float64_does_not_tell_apart_are_rejected(suffix: str, tmp_path: Path) -> None:
+    rows = frame(3000)[["age", "zip"]].assign(zip=lambda given: given["zip"] % 9 + 2**53)
+    target = np.sin((rows["zip"] - 2**53) * 3.0)
+    net = windtunnel.translate(vote_over_zip(rows, target)).fit((rows, target), epochs=1, progress=False)
+    with pytest.raises(UnfaithfulOption, match="whole numbers of 2\\^53 and more"):
+        net.export(tmp_path / f"net{suffix}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TypeGuard
 
 import torch
 from torch import Tensor
@@ -51,7 +52,7 @@ class ResidualSetup:
     @property
     def has_block_weights(self) -> bool:
         """Whether the pipeline has tree-block weights, as they are significant."""
-        return self.weighted_trees is not None and self.weighted_trees.test.significant
+        return _are_significant(self.weighted_trees)
 
     def split_scores(self, rows: Batch) -> tuple[Batch, Tensor]:
         """Rows without init scores, and these ``[N, K]``."""
@@ -127,6 +128,11 @@ def prepare_residual(net: TranslatedPipeline, data: DataModule, recipe: Recipe) 
 def _modules_below(net: TranslatedPipeline, weighted: WeightedTrees | None) -> dict[int, Module]:
     """The exact modules of the pipeline below a residual model, with tree-block weights where they are significant."""
     modules = dict(net.exact_modules)
-    if weighted is not None and weighted.test.significant:
+    if _are_significant(weighted):
         modules[weighted.position] = weighted.trees
     return modules
+
+
+def _are_significant(weighted: WeightedTrees | None) -> TypeGuard[WeightedTrees]:
+    """Whether there are tree-block weights that passed their test."""
+    return weighted is not None and weighted.test.significant

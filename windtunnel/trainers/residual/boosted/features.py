@@ -89,17 +89,15 @@ def fit_features(
         if len(codes) > MAX_RESIDUAL_ROWS:
             sample = torch.randperm(len(codes), generator=generator)[:MAX_RESIDUAL_ROWS].sort().values
         blocks = {kind: block_of_rows(kind, len(codes), seed) for kind in ROW_BLOCKS}
-        train_tables = run_parallel(
+        of_kinds = run_parallel(
             lambda kind: tables.out_of_block_features(target_rows, blocks[kind], sample), list(ROW_BLOCKS)
         )
+        train_tables = dict(zip(ROW_BLOCKS, of_kinds, strict=True))
     return BoostedFeatures(
         coder,
         tables,
         sample,
-        {
-            kind: _with_numbers(features, codes[sample, :numbers])
-            for kind, features in zip(ROW_BLOCKS, train_tables, strict=True)
-        },
+        {kind: _with_numbers(features, codes[sample, :numbers]) for kind, features in train_tables.items()},
         _with_numbers(tables.features(valid_codes), valid_codes[:, :numbers]),
     )
 

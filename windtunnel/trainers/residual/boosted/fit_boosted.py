@@ -16,7 +16,7 @@ from windtunnel.compiler.strategies import fastest
 from windtunnel.encode import Batch
 from windtunnel.modules.linear.multilayer import MultilayerPerceptron
 from windtunnel.modules.tables.cell_statistics import CellStatistics
-from windtunnel.modules.threads import run_beside
+from windtunnel.modules.threads import run_with_background
 from windtunnel.modules.trees.ensemble import TreeEnsemble
 from windtunnel.modules.trees.hard import HardTrees
 from windtunnel.objectives.losses import Loss
@@ -149,7 +149,7 @@ def _fit_models(targets: FitTargets, features: BinnedFeatures) -> dict[str, Fitt
         return [train_network(targets, train, valid) for train in features.train.values()]
 
     with Phase(f"boosting trees and training a network on {valid.shape[1]} features"):
-        boostings, networks = run_beside(fit_trees, train_networks)
+        boostings, networks = run_with_background(fit_trees, train_networks)
     return {
         blocks: FittedModels(boosting, network, targets.base_score, valid)
         for blocks, boosting, network in zip(features.train, boostings, networks, strict=True)
@@ -178,7 +178,7 @@ def _short_runs(targets: FitTargets, features: BoostedFeatures) -> dict[str, Boo
 
     first, second = ROW_BLOCKS
     with Phase("selecting target statistics by short boosting runs"):
-        runs = run_beside(partial(short_run, first), partial(short_run, second))
+        runs = run_with_background(partial(short_run, first), partial(short_run, second))
     return dict(zip(ROW_BLOCKS, runs, strict=True))
 
 

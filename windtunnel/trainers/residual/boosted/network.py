@@ -55,7 +55,7 @@ def train_network(
     base_score, unit, rows = targets.base_score, targets.unit, len(x)
     batches = -(-rows // BATCH)
 
-    with torch.random.fork_rng(devices=[]), torch.enable_grad():
+    with torch.random.fork_rng(devices=[]):
         torch.manual_seed(targets.seed)
         net = _layers(x.shape[1], len(base_score))
         optimizer = torch.optim.AdamW(net.parameters(), lr=RATE, weight_decay=WEIGHT_DECAY)
